@@ -1,0 +1,30 @@
+# Libraries from the distribution, as imported targets. Their headers are system headers.
+find_package(PkgConfig REQUIRED)
+find_package(Threads REQUIRED)
+
+function(ft_pkg target module)
+  pkg_check_modules(${target} REQUIRED IMPORTED_TARGET ${module})
+  add_library(${target} INTERFACE)
+  target_link_libraries(${target} INTERFACE PkgConfig::${target})
+endfunction()
+
+ft_pkg(ft_jansson jansson)
+ft_pkg(ft_pcre2 libpcre2-8)
+ft_pkg(ft_utf8proc libutf8proc)
+ft_pkg(ft_protobuf_c libprotobuf-c)
+ft_pkg(ft_crypto libcrypto)
+if(FORETOKEN_TESTS)
+  ft_pkg(ft_check check)
+endif()
+
+# gRPC: its .pc file lists its whole private closure and its CMake package wants the C++ half,
+# which the C core does without.
+find_path(FT_GRPC_INCLUDE grpc/grpc.h REQUIRED)
+find_library(FT_GRPC_LIB grpc REQUIRED)
+find_library(FT_GPR_LIB gpr REQUIRED)
+add_library(ft_grpc INTERFACE)
+target_include_directories(ft_grpc SYSTEM INTERFACE ${FT_GRPC_INCLUDE})
+target_link_libraries(ft_grpc INTERFACE ${FT_GRPC_LIB} ${FT_GPR_LIB} Threads::Threads)
+
+find_program(FT_PROTOC protoc REQUIRED)
+find_program(FT_PROTOC_C NAMES protoc-gen-c protoc-c REQUIRED)

@@ -1,0 +1,249 @@
+#include "common/base/param.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/str.h"
+
+#define MODULE "param"
+#define NAME_MAX_LEN 63
+
+static void canonical(char out[NAME_MAX_LEN + 1], const char *name, size_t len) {
+    if (len > NAME_MAX_LEN)
+        len = NAME_MAX_LEN;
+    for (size_t i = 0; i < len; i++)
+        out[i] = name[i] == '-' ? '_' : name[i];
+    out[len] = 0;
+}
+
+static const struct ft_param *find(const struct ft_param_table *table, const char *name) {
+    for (size_t i = 0; i < table->n_rows; i++)
+        if (strcmp(table->rows[i].name, name) == 0)
+            return &table->rows[i];
+    return NULL;
+}
+
+static enum ft_code unknown(const struct ft_param_table *table, const char *name,
+                            struct ft_err *err) {
+    const char *nearest = NULL;
+    int best = 0;
+    for (size_t i = 0; i < table->n_rows; i++) {
+        int d = ft_str_distance(name, table->rows[i].name);
+        if (nearest == NULL || d < best) {
+            best = d;
+            nearest = table->rows[i].name;
+        }
+    }
+    if (nearest == NULL)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "unknown parameter '%s'", name);
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                      "unknown parameter '%s'; the nearest known one is '%s'", name, nearest);
+}
+
+static enum ft_code bad_value(const struct ft_param *row, const char *text, const char *why,
+                              struct ft_err *err) {
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "%s is '%.80s': %s", row->name, text, why);
+}
+
+static enum ft_code out_of_range(const struct ft_param *row, const char *text,
+                                 struct ft_err *err) {
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "%s is '%.80s': must be %.15g to %.15g%s%s",
+                      row->name, text, row->min, row->max, row->unit[0] ? " " : "", row->unit);
+}
+
+static bool size_suffix(const char *s, int64_t *factor) {
+    static const struct {
+        const char *name;
+        int64_t factor;
+    } rows[] = {{"", 1},
+                {"K", 1000},
+                {"M", 1000000},
+                {"G", 1000000000},
+                {"Ki", 1024},
+                {"Mi", 1048576},
+                {"Gi", 1073741824}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (strcmp(s, rows[i].name) == 0) {
+            *factor = rows[i].factor;
+            return true;
+        }
+    }
+    return false;
+}
+
+static enum ft_code set_integer(const struct ft_param *row, void *slot, const char *text,
+                                struct ft_err *err) {
+    char *end = NULL;
+    errno = 0;
+    long long v = strtoll(text, &end, 10);
+    int64_t factor = 1;
+    if (end == text)
+        return bad_value(row, text, "not a whole number", err);
+    if (row->kind == FT_PARAM_SIZE ? !size_suffix(end, &factor) : *end != 0)
+        return bad_value(row, text, "not a whole number", err);
+    if (errno == ERANGE || (double)v * (double)factor < row->min ||
+        (double)v * (double)factor > row->max)
+        return out_of_range(row, text, err);
+    if (row->kind == FT_PARAM_I32)
+        *(int32_t *)slot = (int32_t)v;
+    else
+        *(int64_t *)slot = (int64_t)v * factor;
+    return FT_OK;
+}
+
+static enum ft_code set_bool(const struct ft_param *row, void *slot, const char *text,
+                             struct ft_err *err) {
+    static const char *const words[] = {"true", "false", "on", "off", "yes", "no", "1", "0"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        if (strcmp(text, words[i]) == 0) {
+            *(bool *)slot = i % 2 == 0;
+            return FT_OK;
+        }
+    }
+    return bad_value(row, text, "must be true or false", err);
+}
+
+static bool is_choice(const char *choices, const char *text) {
+    size_t len = strlen(text);
+    for (const char *p = choices; *p != 0;) {
+        size_t n = strcspn(p, "|");
+        if (n == len && memcmp(p, text, n) == 0)
+            return true;
+        p += n + (p[n] == '|');
+    }
+    return false;
+}
+
+static enum ft_code set_row(const struct ft_param *row, void *values, const char *text,
+                            struct ft_err *err) {
+    void *slot = (char *)values + row->offset;
+    switch (row->kind) {
+    case FT_PARAM_I32:
+    case FT_PARAM_I64:
+    case FT_PARAM_SIZE:
+        return set_integer(row, slot, text, err);
+    case FT_PARAM_F64: {
+        char *end = NULL;
+        double v = strtod(text, &end);
+        if (end == text || *end != 0 || !isfinite(v))
+            return bad_value(row, text, "not a finite number", err);
+        if (v < row->min || v > row->max)
+            return out_of_range(row, text, err);
+        *(double *)slot = v;
+        return FT_OK;
+    }
+    case FT_PARAM_BOOL:
+        return set_bool(row, slot, text, err);
+    case FT_PARAM_STR:
+        if (strlen(text) >= FT_PARAM_STR_MAX)
+            return bad_value(row, text, "longer than 255 bytes", err);
+        if (row->choices != NULL && !is_choice(row->choices, text))
+            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "%s is '%.80s': must be one of %s",
+                              row->name, text, row->choices);
+        memcpy(slot, text, strlen(text) + 1);
+        return FT_OK;
+    }
+    return ft_err_set(err, FT_E_PROC_INTERNAL, MODULE, "%s has an unknown kind", row->name);
+}
+
+enum ft_code ft_param_defaults(const struct ft_param_table *table, void *values,
+                               struct ft_err *err) {
+    for (size_t i = 0; i < table->n_rows; i++) {
+        enum ft_code code = set_row(&table->rows[i], values, table->rows[i].default_value, err);
+        if (code != FT_OK)
+            return code;
+    }
+    return FT_OK;
+}
+
+enum ft_code ft_param_set(const struct ft_param_table *table, void *values, const char *name,
+                          const char *text, struct ft_err *err) {
+    char key[NAME_MAX_LEN + 1];
+    canonical(key, name, strlen(name));
+    const struct ft_param *row = find(table, key);
+    if (row == NULL)
+        return unknown(table, key, err);
+    return set_row(row, values, text, err);
+}
+
+static enum ft_code set_pair(const struct ft_param_table *table, void *values, const char *pair,
+                             struct ft_err *err) {
+    const char *eq = strchr(pair, '=');
+    if (eq == NULL)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "--set takes key=value, got '%.80s'",
+                          pair);
+    char key[NAME_MAX_LEN + 1];
+    canonical(key, pair, (size_t)(eq - pair));
+    return ft_param_set(table, values, key, eq + 1, err);
+}
+
+/* One option at argv[*i]; moves *i past a value taken from the next argument. */
+static enum ft_code parse_option(const struct ft_param_table *table, void *values,
+                                 struct ft_param_args *args, int *i, struct ft_err *err) {
+    const char *option = args->argv[*i] + 2;
+    const char *eq = strchr(option, '=');
+    char key[NAME_MAX_LEN + 1];
+    canonical(key, option, eq != NULL ? (size_t)(eq - option) : strlen(option));
+    bool is_set = strcmp(key, "set") == 0;
+    const struct ft_param *row = is_set ? NULL : find(table, key);
+    if (!is_set && row == NULL && eq == NULL && strncmp(key, "no_", 3) == 0) {
+        row = find(table, key + 3);
+        if (row != NULL && row->kind == FT_PARAM_BOOL)
+            return set_row(row, values, "false", err);
+        row = NULL;
+    }
+    if (!is_set && row == NULL)
+        return unknown(table, key, err);
+    if (row != NULL && row->kind == FT_PARAM_BOOL && eq == NULL)
+        return set_row(row, values, "true", err);
+    const char *value = eq != NULL ? eq + 1 : NULL;
+    if (value == NULL) {
+        if (*i + 1 >= args->argc)
+            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "--%s needs a value", option);
+        value = args->argv[++*i];
+    }
+    return is_set ? set_pair(table, values, value, err) : set_row(row, values, value, err);
+}
+
+enum ft_code ft_param_parse(const struct ft_param_table *table, void *values,
+                            struct ft_param_args *args, struct ft_err *err) {
+    args->n_rest = 0;
+    args->help = false;
+    bool options = true;
+    for (int i = 1; i < args->argc; i++) {
+        const char *arg = args->argv[i];
+        if (options && strcmp(arg, "--") == 0) {
+            options = false;
+        } else if (options && strcmp(arg, "--help") == 0) {
+            args->help = true;
+            printf("%s\n\n", args->usage);
+            ft_param_print(table, stdout);
+        } else if (options && strncmp(arg, "--", 2) == 0) {
+            enum ft_code code = parse_option(table, values, args, &i, err);
+            if (code != FT_OK)
+                return code;
+        } else if (args->rest != NULL) {
+            args->rest[args->n_rest++] = args->argv[i];
+        } else {
+            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "unexpected argument '%.80s'", arg);
+        }
+    }
+    return FT_OK;
+}
+
+void ft_param_print(const struct ft_param_table *table, FILE *out) {
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const struct ft_param *row = &table->rows[i];
+        fprintf(out, "  --%-28s %s", row->name, row->help);
+        bool number = row->kind != FT_PARAM_BOOL && row->kind != FT_PARAM_STR;
+        fprintf(out, " [");
+        if (row->choices != NULL)
+            fprintf(out, "%s; ", row->choices);
+        if (number)
+            fprintf(out, "%.15g..%.15g%s%s; ", row->min, row->max, row->unit[0] ? " " : "",
+                    row->unit);
+        fprintf(out, "default %s]\n", row->default_value[0] ? row->default_value : "none");
+    }
+}

@@ -1,0 +1,78 @@
+/* param: parameters as rows of a table; the table makes parsing, checks, --help and the docs.
+ * Owns:    nothing; values live in a struct of the caller, at the offset that the row names.
+ * Runs in: every process, at start and on reload; one thread at a time.
+ * Never:   accepts a key it does not know: it names the nearest one. */
+#ifndef FT_BASE_PARAM_H
+#define FT_BASE_PARAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/err.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* C types behind the kinds: I32 int32_t, I64 int64_t, F64 double, BOOL bool,
+ * STR char[FT_PARAM_STR_MAX], SIZE int64_t bytes (accepts K, M, G, Ki, Mi, Gi suffixes). */
+enum ft_param_kind {
+    FT_PARAM_I32,
+    FT_PARAM_I64,
+    FT_PARAM_F64,
+    FT_PARAM_BOOL,
+    FT_PARAM_STR,
+    FT_PARAM_SIZE
+};
+
+#define FT_PARAM_STR_MAX 256
+
+struct ft_param {
+    const char *name; /* as in vLLM where it has one; '-' and '_' are the same to a user */
+    enum ft_param_kind kind;
+    const char *unit;
+    double min, max;           /* numbers; ignored for BOOL and STR */
+    const char *default_value; /* text, parsed like any other */
+    const char *choices;       /* STR: "a|b|c" or NULL for any */
+    bool reloadable;
+    size_t offset; /* of the value in the caller's struct */
+    const char *help;
+};
+
+struct ft_param_table {
+    const struct ft_param *rows;
+    size_t n_rows;
+};
+
+/* Set every row's default. */
+enum ft_code ft_param_defaults(const struct ft_param_table *table, void *values,
+                               struct ft_err *err);
+
+/* Set one value from text. fail FT_E_PROC_CONFIG: unknown key (names the nearest), not a number,
+ * out of range (names value, min, max and unit), not one of the choices. */
+enum ft_code ft_param_set(const struct ft_param_table *table, void *values, const char *name,
+                          const char *text, struct ft_err *err);
+
+/* Read `--name value`, `--name=value`, `--set name=value`; a BOOL takes `--name` and `--no-name`
+ * alone. Arguments that do not start with "--" are kept, in order, in rest (n_rest out, at most
+ * argc); "--" ends the options. "--help" prints the table to stdout and sets *help. */
+struct ft_param_args {
+    int argc;
+    char **argv;       /* argv[0] is skipped */
+    char **rest;       /* out, [argc]; may be NULL when nothing may be left over */
+    int n_rest;        /* out */
+    bool help;         /* out */
+    const char *usage; /* printed before the table */
+};
+enum ft_code ft_param_parse(const struct ft_param_table *table, void *values,
+                            struct ft_param_args *args, struct ft_err *err);
+
+/* Print the table as --help shows it. */
+void ft_param_print(const struct ft_param_table *table, FILE *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

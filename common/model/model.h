@@ -1,0 +1,61 @@
+/* model: one transformer on one device: ragged batches of tokens in, rows of logits out.
+ * Owns:    weights (mapped or uploaded), KV memory, activations; all taken at open.
+ * Runs in: draft_worker, target_worker; loop thread only.
+ * Never:   knows sequences, requests or blocks' owners: it follows the block tables it is given. */
+#ifndef FT_MODEL_MODEL_H
+#define FT_MODEL_MODEL_H
+
+#include "common/model/config.h"
+#include "common/model/weights.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ft_model;
+
+#define FT_KV_BLOCK_TOKENS 16
+
+struct ft_model_opts {
+    const char *dir;
+    const char *device;       /* "cpu"; see common/gpu/device.h */
+    int32_t n_threads;        /* CPU device; 0: one per core */
+    int32_t max_model_len;    /* 0: the model's own; larger than its own is refused */
+    int64_t kv_bytes;         /* budget; at least one block and at most what max_blocks needs */
+    int32_t max_step_tokens;  /* positions computed in one forward, all sequences together */
+    int32_t max_step_rows;    /* logits rows of one forward */
+};
+
+/* fail FT_E_PROC_MODEL, FT_E_PROC_CONFIG (names the option), FT_E_PROC_MEMORY */
+enum ft_code ft_model_open(struct ft_model **out, const struct ft_model_opts *opts,
+                           struct ft_err *err);
+void ft_model_close(struct ft_model **model);
+
+const struct ft_model_config *ft_model_config(const struct ft_model *model);
+const struct ft_weights *ft_model_weights(const struct ft_model *model);
+int32_t ft_model_max_len(const struct ft_model *model);
+int32_t ft_model_kv_blocks(const struct ft_model *model); /* ids 0 .. n - 1 */
+const char *ft_model_backend(const struct ft_model *model); /* "cpu avx512, 2 threads" */
+
+struct ft_batch_seq {
+    const int32_t *blocks; /* block table: position i lies in blocks[i / FT_KV_BLOCK_TOKENS] */
+    int32_t start;         /* positions whose KV is valid; the first token goes to this position */
+    const int32_t *tokens; /* [n_tokens], each 0 .. vocab_size - 1 */
+    int32_t n_tokens;      /* at least 1 */
+    int32_t n_logits;      /* 0 .. n_tokens: rows wanted, of the last positions */
+};
+
+/* One forward pass: writes KV at start .. start + n_tokens - 1 of every sequence and the wanted
+ * rows, in order of sequences and positions.
+ * out   rows   row r at rows + r * row_stride, [vocab_size] f32, unscaled logits
+ * in    row_stride  floats, at least vocab_size, a multiple of 16
+ * The bits of a row depend only on weights and that sequence's tokens (DESIGN 7).
+ * fail FT_E_PROC_INTERNAL for limits of opts that the caller broke; nothing is written. */
+enum ft_code ft_model_forward(struct ft_model *model, const struct ft_batch_seq *seqs,
+                              int32_t n_seqs, float *rows, int64_t row_stride,
+                              struct ft_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,53 @@
+/* rule: the acceptance rules. A rule looks at K drafted tokens with their q rows and K + 1 target
+ * rows, and says which 1 .. K + 1 tokens are committed.
+ * Owns:    nothing; rows lie where the workers wrote them.
+ * Runs in: coordinator; loop thread only.
+ * Never:   depends on batch, slot, time or K of other rounds: random numbers are Philox streams. */
+#ifndef FT_SPEC_RULE_H
+#define FT_SPEC_RULE_H
+
+#include "common/spec/philox.h"
+#include "common/spec/transform.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ft_round {
+    const struct ft_sampling *sampling;
+    const struct ft_counts *counts; /* of the committed tokens; NULL without penalties */
+    uint64_t position;              /* absolute index of the first token to be decided */
+    const int32_t *draft;           /* [n_draft], ids of the draft's vocabulary */
+    int32_t n_draft;                /* 0 .. FT_DRAFT_LEN_MAX; 0 is a plain step */
+    const float *const *p_rows;     /* [n_draft + 1] raw target logits, each [n_vocab] */
+    int32_t n_vocab;
+    const float *const *q_rows; /* [n_draft] draft distributions, each [n_vocab_draft]; NULL: each
+                                   draft is one-hot (greedy draft or a drafter without a model) */
+    int32_t n_vocab_draft;
+    const int32_t *banned; /* ids banned while min_tokens is not reached */
+    size_t n_banned;
+    int32_t n_banned_rows; /* the first so many rows ban them */
+};
+
+struct ft_verdict {
+    int32_t tokens[FT_DRAFT_LEN_MAX + 1];
+    int32_t n_tokens;   /* 1 .. n_draft + 1 */
+    int32_t n_accepted; /* n_tokens - 1 */
+    bool residual;      /* the last token came from the residual of a rejection */
+};
+
+struct ft_rule {
+    const char *name;
+    bool lossy;
+    /* fail FT_E_REQ_NUMERIC names the row; FT_E_REQ_INVALID: everything banned. out untouched. */
+    enum ft_code (*decide)(struct ft_transform *transform, const struct ft_round *round,
+                           struct ft_verdict *out, struct ft_err *err);
+};
+
+/* By config name ("standard"); NULL when there is none. */
+const struct ft_rule *ft_rule_find(const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

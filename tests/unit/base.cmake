@@ -1,0 +1,1 @@
+ft_test(unit/test_base.c LINK ft_base)
