@@ -2,7 +2,8 @@
 # - string becomes bytes: protobuf-c's strings end at the first NUL, user text may hold one.
 # - `optional` becomes a oneof of one field: protoc-c refuses proto3 optional.
 # - map<K, V> becomes a repeated entry message, which is what a map is on the wire.
-# - enum value and message names stay.
+# - enum value and message names stay, and so do field numbers.
+# A declaration must stand on one line, and in no /* */ comment, as those of proto/ do.
 {
   line = $0
   if (line ~ /^[ ]*\/\//) { print line; next }
@@ -20,7 +21,9 @@
   if (line ~ /^ *optional /) {
     sub(/optional /, "", line)
     split(line, f, /[ ]+/); name = line; sub(/^ *[a-z0-9]+ +/, "", name); sub(/ .*/, "", name)
+    sub(/ *$/, "", line)
     line = "  oneof opt_" name " {" line " }"
+    if (comment != "") comment = "  " comment
   }
   print line comment
 }

@@ -14,6 +14,7 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/sampling.h"
+#include "common/wire/limits.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,7 +22,12 @@ extern "C" {
 
 #define FT_WIRE_INFERENCE_SERVICE "/foretoken.v1.Inference/"
 
-enum ft_wire_input { FT_WIRE_INPUT_NONE, FT_WIRE_INPUT_IDS, FT_WIRE_INPUT_TEXT, FT_WIRE_INPUT_CHAT };
+enum ft_wire_input {
+    FT_WIRE_INPUT_NONE,
+    FT_WIRE_INPUT_IDS,
+    FT_WIRE_INPUT_TEXT,
+    FT_WIRE_INPUT_CHAT
+};
 
 struct ft_wire_chat_message {
     struct ft_str role, content;
@@ -51,13 +57,13 @@ struct ft_wire_params { /* SamplingParams */
     uint32_t n;
     int32_t logprobs, prompt_logprobs;
     uint64_t seed;
-    const struct ft_bias *logit_bias; /* in the order of the message */
+    const struct ft_bias *logit_bias; /* in the order of the message, repeated ids and all */
     size_t n_logit_bias;
     uint32_t truncate_prompt_tokens, time_limit_millis;
 };
 
-struct ft_wire_generate { /* GenerateRequest */
-    struct ft_str request_id;
+struct ft_wire_generate {     /* GenerateRequest */
+    struct ft_str request_id; /* decoded: valid UTF-8; other text is the coordinator's to check */
     struct ft_wire_prompt input;
     struct ft_wire_params params;
     bool stream;
@@ -85,7 +91,7 @@ struct ft_wire_usage {
 struct ft_wire_spec_stats {
     uint64_t num_drafts, num_draft_tokens, num_accepted_tokens, num_target_steps, num_plain_steps;
     uint64_t accepted_per_pos[FT_DRAFT_LEN_MAX], drafted_per_pos[FT_DRAFT_LEN_MAX];
-    size_t n_pos;
+    size_t n_pos; /* of both; decoded: of the longer, the other is filled up with 0 */
     bool lossy;
     struct ft_str fallback_reason;
 };
@@ -105,7 +111,7 @@ struct ft_wire_generated { /* GenerateResponse */
     struct ft_str request_id;
 };
 
-struct ft_wire_tokenize { /* TokenizeRequest */
+struct ft_wire_tokenize {        /* TokenizeRequest */
     struct ft_wire_prompt input; /* TEXT or CHAT */
     bool has_parse_special, parse_special;
     bool has_add_special_tokens, add_special_tokens;
@@ -159,12 +165,12 @@ enum ft_code ft_wire_decode_generated(struct ft_str in, struct ft_arena *arena,
                                       struct ft_wire_generated *out, struct ft_err *err);
 enum ft_code ft_wire_decode_tokenize(struct ft_str in, struct ft_arena *arena,
                                      struct ft_wire_tokenize *out, struct ft_err *err);
-enum ft_code ft_wire_decode_ids(struct ft_str in, struct ft_arena *arena,
-                                struct ft_wire_ids *out, struct ft_err *err);
+enum ft_code ft_wire_decode_ids(struct ft_str in, struct ft_arena *arena, struct ft_wire_ids *out,
+                                struct ft_err *err);
 enum ft_code ft_wire_decode_detokenize(struct ft_str in, struct ft_arena *arena,
                                        struct ft_wire_detokenize *out, struct ft_err *err);
-enum ft_code ft_wire_decode_text(struct ft_str in, struct ft_arena *arena,
-                                 struct ft_wire_text *out, struct ft_err *err);
+enum ft_code ft_wire_decode_text(struct ft_str in, struct ft_arena *arena, struct ft_wire_text *out,
+                                 struct ft_err *err);
 enum ft_code ft_wire_decode_model_info(struct ft_str in, struct ft_arena *arena,
                                        struct ft_wire_model_info *out, struct ft_err *err);
 

@@ -13,6 +13,7 @@
 #include "common/base/buf.h"
 #include "common/base/err.h"
 #include "common/base/sampling.h"
+#include "common/wire/limits.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,6 +62,8 @@ struct ft_wire_worker_stats { /* GetStatsResponse */
     uint64_t resident_bytes;
 };
 
+/* Decoded sampling is in the ranges of inference.proto, its bias ascends. Whether the rest fits is
+ * the worker's to say, by sequence: keep, token ids, n_logits and draft_len pass as they came. */
 struct ft_wire_seq_step { /* SequenceStep */
     uint64_t seq_id;
     uint32_t keep;
@@ -69,8 +72,8 @@ struct ft_wire_seq_step { /* SequenceStep */
     uint32_t n_logits;
     uint32_t draft_len;
     bool has_sampling;
-    struct ft_sampling sampling; /* valid when has_sampling */
-    uint32_t n_prompt;
+    struct ft_sampling sampling; /* valid when has_sampling; bias at most FT_WIRE_BIAS_MAX */
+    uint32_t n_prompt;           /* travels with sampling: 0 without */
 };
 
 struct ft_wire_step { /* StepRequest */
@@ -127,8 +130,8 @@ enum ft_code ft_wire_decode_release(struct ft_str in, struct ft_arena *arena,
                                     struct ft_wire_release *out, struct ft_err *err);
 enum ft_code ft_wire_decode_worker_stats(struct ft_str in, struct ft_arena *arena,
                                          struct ft_wire_worker_stats *out, struct ft_err *err);
-enum ft_code ft_wire_decode_step(struct ft_str in, struct ft_arena *arena,
-                                 struct ft_wire_step *out, struct ft_err *err);
+enum ft_code ft_wire_decode_step(struct ft_str in, struct ft_arena *arena, struct ft_wire_step *out,
+                                 struct ft_err *err);
 enum ft_code ft_wire_decode_step_reply(struct ft_str in, struct ft_arena *arena,
                                        struct ft_wire_step_reply *out, struct ft_err *err);
 
