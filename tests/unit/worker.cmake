@@ -1,0 +1,2 @@
+ft_test(unit/test_kvpool.c LINK ft_kv)
+ft_test(unit/test_kvseq.c LINK ft_kv)
