@@ -31,20 +31,23 @@ struct ft_layer_weights {
 };
 
 struct ft_weights {
-    struct ft_tensor embed; /* [vocab, hidden] */
-    struct ft_tensor norm;  /* [1, hidden] */
-    struct ft_tensor head;  /* [vocab, hidden]; the same data as embed when tied */
+    struct ft_tensor embed;          /* [vocab, hidden] */
+    struct ft_tensor norm;           /* [1, hidden] */
+    struct ft_tensor head;           /* [vocab, hidden]; the same data as embed when tied */
     struct ft_layer_weights *layers; /* [n_layers] */
-    uint64_t n_parameters; /* each stored number once */
+    uint64_t n_parameters;           /* each stored number once */
     uint64_t bytes;
     enum ft_dtype dtype; /* of the projections */
     struct ft_weights_files *files;
 };
 
 /* Map dir's checkpoint and bind every tensor that the architecture needs, by name and shape.
- * config->tie_word_embeddings is resolved. fail FT_E_PROC_MODEL names file, tensor and reason:
- * missing shard or tensor, a tensor the architecture does not have, wrong shape or dtype, bad
- * header, truncated or overlong file. */
+ * config->tie_word_embeddings is resolved: a head that is not in the files is the embeddings,
+ * unless the config says false outright; a head beside "true" must equal the embeddings byte for
+ * byte (versions of transformers disagree on which of two different ones counts).
+ * fail FT_E_PROC_MODEL names file, tensor and reason: missing shard or tensor, a tensor that the
+ * architecture does not have (stored rotary frequencies are ignored), wrong shape or dtype,
+ * projections of mixed dtypes, bad header, truncated or overlong file. */
 enum ft_code ft_weights_open(struct ft_weights *out, const char *dir,
                              struct ft_model_config *config, struct ft_err *err);
 void ft_weights_close(struct ft_weights *weights);

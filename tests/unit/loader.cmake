@@ -1,0 +1,1 @@
+ft_test(unit/test_weights.c LINK ft_model)
