@@ -39,13 +39,26 @@ struct ft_verdict {
 struct ft_rule {
     const char *name;
     bool lossy;
-    /* fail FT_E_REQ_NUMERIC names the row; FT_E_REQ_INVALID: everything banned. out untouched. */
+    /* Rows after the first rejection depend on a token that is not there: they are not looked at.
+     * A drafted id outside the target's vocabulary is a rejected draft.
+     * fail FT_E_REQ_NUMERIC names the row; FT_E_REQ_INVALID: everything banned;
+     *      FT_E_PEER_PROTOCOL: q cannot be what the draft was drawn from (a value not finite or
+     *      negative, zero for the drafted token, a sum that is not 1, an id that has no q). The
+     *      caller takes the draft worker for broken and decides again with n_draft = 0, which is
+     *      exact. out untouched. */
     enum ft_code (*decide)(struct ft_transform *transform, const struct ft_round *round,
                            struct ft_verdict *out, struct ft_err *err);
 };
 
 /* By config name ("standard"); NULL when there is none. */
 const struct ft_rule *ft_rule_find(const char *name);
+
+/* What row index of a round sees: counts, the drafts before it, the bans in force. */
+struct ft_row_context ft_rule_row_context(const struct ft_round *round, int32_t index);
+
+/* The probability that a token drawn from q is accepted against p: the sum of min(p, q) over the
+ * ids that both have. For measurements. */
+double ft_spec_alpha(const float *p, int32_t n_vocab, const float *q, int32_t n_vocab_draft);
 
 #ifdef __cplusplus
 }

@@ -32,10 +32,16 @@ bool ft_counts_in_prompt(const struct ft_counts *counts, int32_t id);
 
 /* True when the sampling needs counts at all. */
 bool ft_sampling_has_penalties(const struct ft_sampling *sampling);
+/* True for argmax: temperature 0, or too small to divide by. */
+bool ft_sampling_is_greedy(const struct ft_sampling *sampling);
 
 struct ft_transform; /* scratch for rows of up to n_vocab */
 struct ft_transform *ft_transform_create(int32_t n_vocab);
 void ft_transform_destroy(struct ft_transform **transform);
+
+/* Rows of n_vocab floats that the transform lends to an acceptance rule; it never writes them. */
+#define FT_TRANSFORM_N_ROWS 2u
+float *ft_transform_scratch(struct ft_transform *transform, size_t index);
 
 struct ft_row_context {
     const struct ft_sampling *sampling;
@@ -60,7 +66,8 @@ enum ft_code ft_transform_argmax(struct ft_transform *transform, const float *lo
                                  int32_t *out, struct ft_err *err);
 
 /* Token whose interval of the cumulative sum of probs holds u in [0, 1); never one with
- * probability zero. The sum is taken in order of ids, in double. */
+ * probability zero. The sum is taken in order of ids, in double; u is scaled by it, so that probs
+ * may be weights >= 0 with any sum. -1 when nothing is positive or the sum is not finite. */
 int32_t ft_transform_draw(const float *probs, int32_t n_vocab, double u);
 
 #ifdef __cplusplus
