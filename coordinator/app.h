@@ -1,0 +1,95 @@
+/* app: the coordinator's state, one per process.
+ * Owns:    everything of the process; made by main.c.
+ * Runs in: coordinator; loop thread only.
+ * Never:   is reached through a global. */
+#ifndef CO_APP_H
+#define CO_APP_H
+
+#include "common/spec/rule.h"
+#include "common/text/chat.h"
+#include "coordinator/config.h"
+#include "coordinator/peer.h"
+#include "coordinator/plan.h"
+#include "coordinator/request.h"
+#include "coordinator/stats.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CO_VERSION "0.1.0"
+#define CO_EOS_MAX 32
+#define CO_CHAT_MESSAGES_MAX 1024 /* as inference.proto says; a bound on stack and time */
+
+/* What is known of the pair of models, from the first Describe on. */
+struct co_pair {
+    bool known;
+    struct ft_tokenizer *tokenizer;
+    enum ft_chat_format chat;
+    int32_t eos_ids[CO_EOS_MAX]; /* of the model's files, and the end of a turn for chat input */
+    int32_t n_eos;
+    int32_t end_of_turn; /* -1: none */
+    int32_t max_model_len;
+    int32_t vocab_size;      /* rows of the target's head */
+    int32_t tokenizer_size;  /* ids that stand for something */
+    int32_t draft_max_len;   /* 0: no draft seen yet */
+    int32_t draft_vocab_size;
+    int32_t max_seqs;
+    struct co_plan_limits target_limits, draft_limits;
+    int64_t target_blocks_free, draft_blocks_free; /* not reserved by running requests */
+    int64_t target_blocks, draft_blocks;
+};
+
+struct co_round_entry { /* what a drafter proposed for one request */
+    struct co_request *request;
+    int32_t draft[FT_DRAFT_LEN_MAX];
+    const float *q_rows[FT_DRAFT_LEN_MAX];
+    bool has_q;
+};
+
+enum co_round_phase { CO_ROUND_IDLE, CO_ROUND_DRAFT, CO_ROUND_VERIFY };
+
+struct co_round {
+    enum co_round_phase phase;
+    struct co_round_entry *entries; /* [max_seqs] */
+    struct co_plan_item *plans;     /* [max_seqs], one for each entry */
+    int32_t n_entries;
+    struct ft_wire_seq_step *seqs; /* [max_seqs] scratch of a step */
+    int32_t *tokens;               /* scratch of a step: appended and drafted tokens */
+    int64_t tokens_cap;
+    int64_t begin_ns;
+    int64_t draft_ns, target_ns; /* computing inside the workers */
+    bool decoding;               /* at least one request verified or stepped plainly */
+    struct ft_transform *transform;
+};
+
+struct co_app {
+    struct co_config config;
+    struct ft_rpc_loop *loop;
+    struct ft_rpc_server *server;
+    struct co_peer *target, *draft; /* draft NULL: none configured */
+    struct co_pair pair;
+    const struct ft_rule *rule;
+    struct co_round round;
+    struct co_stats stats;
+    struct co_request *first, *last; /* all requests that have not been freed */
+    int32_t n_queued, n_running;
+    uint64_t next_seq_id;
+    uint64_t *released; /* sequences that the workers may forget */
+    size_t n_released, cap_released;
+    uint64_t epoch;
+    int64_t started_ns;
+    bool serving;  /* requests are taken */
+    bool draining; /* SIGTERM came */
+    bool target_lost; /* the recovery timer runs */
+    struct ft_rpc_timer startup_timer, recovery_timer, shutdown_timer;
+    int exit_status;
+};
+
+/* Effective speculation mode, "draft_model" or "plain", and why it is plain ("" otherwise). */
+const char *co_app_mode(const struct co_app *app, const char **reason);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

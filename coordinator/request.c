@@ -1,0 +1,292 @@
+#include "coordinator/request.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "coordinator/app.h"
+#include "coordinator/round.h"
+
+static void unlink_request(struct co_request *r) {
+    struct co_app *app = r->app;
+    if (r->prev != NULL)
+        r->prev->next = r->next;
+    else
+        app->first = r->next;
+    if (r->next != NULL)
+        r->next->prev = r->prev;
+    else
+        app->last = r->prev;
+    r->next = r->prev = NULL;
+}
+
+void co_request_collect(struct co_request *r) {
+    if (r->state != CO_REQUEST_ENDED || r->call != NULL || r->in_step)
+        return;
+    unlink_request(r);
+    ft_rpc_timer_cancel(r->app->loop, &r->time_limit);
+    ft_counts_destroy(&r->counts);
+    ft_detok_fini(&r->detok);
+    ft_ids_fini(&r->out_ids);
+    ft_buf_fini(&r->out_text);
+    ft_arena_destroy(&r->arena);
+    free(r);
+}
+
+void co_request_call_gone(struct co_request *r) {
+    r->call = NULL;
+    if (r->state != CO_REQUEST_ENDED)
+        co_request_event(r, CO_EVENT_CANCEL); /* collects it */
+    else
+        co_request_collect(r);
+}
+
+bool co_request_paused(const struct co_request *r) {
+    return r->stream && r->out_ids.len > (size_t)r->app->config.stream_buffer_tokens;
+}
+
+/* ---- output --------------------------------------------------------------------------------- */
+
+static struct ft_wire_spec_stats wire_spec(const struct co_request *r) {
+    struct ft_wire_spec_stats out = {
+        .num_drafts = r->spec.drafts,
+        .num_draft_tokens = r->spec.drafted,
+        .num_accepted_tokens = r->spec.accepted,
+        .num_target_steps = r->spec.target_steps,
+        .num_plain_steps = r->spec.plain_steps,
+        .lossy = r->app->rule->lossy,
+        .fallback_reason = ft_str_c(r->fallback_reason),
+    };
+    for (size_t i = 0; i < FT_DRAFT_LEN_MAX; i++) {
+        out.drafted_per_pos[i] = r->spec.drafted_per_pos[i];
+        out.accepted_per_pos[i] = r->spec.accepted_per_pos[i];
+        if (r->spec.drafted_per_pos[i] != 0)
+            out.n_pos = i + 1;
+    }
+    return out;
+}
+
+static double seconds(int64_t from_ns, int64_t to_ns) {
+    return to_ns > from_ns && from_ns != 0 ? (double)(to_ns - from_ns) * 1e-9 : 0.0;
+}
+
+static void fill_end(const struct co_request *r, struct ft_wire_generated *out) {
+    out->finish = r->finish;
+    out->has_matched_token = r->has_matched_token;
+    out->matched_token_id = r->matched_token;
+    if (r->matched_stop >= 0) {
+        out->has_matched_str = true;
+        out->matched_stop_str = r->stops[r->matched_stop];
+    }
+    out->has_usage = true;
+    out->usage = (struct ft_wire_usage){
+        .prompt_tokens = (uint32_t)r->n_prompt,
+        .completion_tokens = (uint32_t)(r->n - r->n_prompt),
+        .cached_tokens = (uint32_t)r->cached_tokens,
+        .queue_seconds = seconds(r->arrived_ns, r->started_ns),
+        .first_token_seconds = seconds(r->arrived_ns, r->first_token_ns),
+        .total_seconds = seconds(r->arrived_ns, r->last_token_ns),
+    };
+    out->has_speculative = true;
+    out->speculative = wire_spec(r);
+}
+
+static void send_pending(struct co_request *r, bool last) {
+    struct ft_wire_generated message = {
+        .token_ids = r->out_ids.ptr,
+        .n_token_ids = r->out_ids.len,
+        .text = ft_buf_str(&r->out_text),
+    };
+    if (!r->announced)
+        message.request_id = ft_str_c(r->id);
+    if (last)
+        fill_end(r, &message);
+    struct ft_buf out;
+    ft_buf_init(&out, 0);
+    ft_wire_encode_generated(&message, &out);
+    enum ft_code code = out.failed ? FT_E_PROC_MEMORY : ft_rpc_call_send(r->call, ft_buf_str(&out));
+    ft_buf_fini(&out);
+    if (code != FT_OK)
+        ft_debug("send-failed request %s code %s", r->id, ft_code_name(code));
+    r->announced = true;
+    r->out_ids.len = 0;
+    ft_buf_reset(&r->out_text);
+}
+
+void co_request_flush(struct co_request *r) {
+    if (r->call == NULL || r->state == CO_REQUEST_QUEUED)
+        return;
+    bool ended = r->state == CO_REQUEST_ENDED;
+    if (ended) {
+        if (r->error.code != FT_OK) {
+            ft_rpc_call_fail(r->call, &r->error);
+        } else if (r->finish != FT_WIRE_FINISH_NONE) {
+            send_pending(r, true);
+            ft_rpc_call_finish(r->call, 0, NULL);
+            r->finish = FT_WIRE_FINISH_NONE; /* said once */
+        }
+        return;
+    }
+    bool pending = r->out_ids.len != 0 || r->out_text.len != 0;
+    if (r->stream && pending && ft_rpc_call_writable(r->call))
+        send_pending(r, false);
+}
+
+/* ---- life cycle ----------------------------------------------------------------------------- */
+
+static void leave(struct co_request *r) {
+    struct co_app *app = r->app;
+    if (r->state == CO_REQUEST_QUEUED) {
+        app->n_queued--;
+    } else {
+        app->n_running--;
+        app->pair.target_blocks_free += r->target_blocks;
+        app->pair.draft_blocks_free += r->draft_blocks;
+        if (app->n_released < app->cap_released)
+            app->released[app->n_released++] = r->seq_id;
+    }
+    r->state = CO_REQUEST_ENDED;
+    ft_rpc_timer_cancel(app->loop, &r->time_limit);
+}
+
+static void finish_ok(struct co_request *r) {
+    leave(r);
+    ft_detok_finish(&r->detok, &r->out_text);
+    r->app->stats.finished++;
+    r->last_token_ns = ft_clock_now_ns();
+    ft_debug("request-finished request %s finish %s tokens %d", r->id,
+             ft_wire_finish_name(r->finish), r->n - r->n_prompt);
+    co_request_flush(r);
+    co_request_collect(r);
+}
+
+static void on_admit(struct co_request *r) {
+    struct co_app *app = r->app;
+    app->n_queued--;
+    app->n_running++;
+    app->pair.target_blocks_free -= r->target_blocks;
+    r->state = CO_REQUEST_RUNNING;
+    r->started_ns = ft_clock_now_ns();
+    app->stats.prompt_tokens += (uint64_t)r->n_prompt;
+    /* The draft's pool is a matter of speed: without room the request decodes plainly. */
+    int32_t blocks = r->target_blocks;
+    if (r->speculate && app->draft != NULL) {
+        if (blocks <= app->pair.draft_blocks_free) {
+            app->pair.draft_blocks_free -= blocks;
+            r->draft_blocks = blocks;
+        } else {
+            r->draft_refused = true;
+            r->fallback_reason = "draft KV pool full";
+        }
+    }
+}
+
+static void on_stop(struct co_request *r) {
+    finish_ok(r);
+}
+
+static void on_fail(struct co_request *r) {
+    leave(r);
+    r->app->stats.failed++;
+    ft_info("request-failed request %s code %s reason %s", r->id, ft_code_name(r->error.code),
+            r->error.text);
+    co_request_flush(r);
+    co_request_collect(r);
+}
+
+static void on_cancel(struct co_request *r) {
+    leave(r);
+    r->app->stats.cancelled++;
+    ft_debug("request-cancelled request %s tokens %d", r->id, r->n - r->n_prompt);
+    co_request_collect(r);
+}
+
+static void on_time_limit(struct co_request *r) {
+    r->finish = FT_WIRE_FINISH_TIME_LIMIT;
+    finish_ok(r);
+}
+
+static void ignore(struct co_request *r) {
+    (void)r;
+}
+
+/* [state][event]. An event that comes late, after the end, changes nothing. */
+static void (*const k_table[3][5])(struct co_request *) = {
+    [CO_REQUEST_QUEUED] = {on_admit, ignore, on_fail, on_cancel, on_time_limit},
+    [CO_REQUEST_RUNNING] = {ignore, on_stop, on_fail, on_cancel, on_time_limit},
+    [CO_REQUEST_ENDED] = {ignore, ignore, ignore, ignore, ignore},
+};
+
+void co_request_event(struct co_request *r, enum co_request_event event) {
+    k_table[r->state][event](r);
+}
+
+void co_request_fail(struct co_request *r, const struct ft_err *err) {
+    if (r->state == CO_REQUEST_ENDED)
+        return;
+    r->error = *err;
+    if (r->error.code == FT_OK)
+        r->error.code = FT_E_PROC_INTERNAL;
+    co_request_event(r, CO_EVENT_FAIL);
+}
+
+/* ---- commit --------------------------------------------------------------------------------- */
+
+static bool is_stop_id(const struct co_request *r, int32_t id) {
+    for (int32_t i = 0; i < r->n_stop_ids; i++)
+        if (r->stop_ids[i] == id)
+            return true;
+    return false;
+}
+
+/* Text of one token into out_text; true when a stop string is complete. */
+static bool add_text(struct co_request *r, int32_t id, bool stops) {
+    const struct ft_tokenizer *tokenizer = r->app->pair.tokenizer;
+    bool hidden = stops ? !r->include_stop
+                        : r->skip_special && ft_tokenizer_is_special(tokenizer, id);
+    if (hidden)
+        return false;
+    /* Stop strings count from min_tokens on, as stop tokens do. */
+    r->detok.n_stops = r->n - r->n_prompt > r->min_tokens ? r->n_stops : 0;
+    r->matched_stop = ft_detok_push(&r->detok, ft_tokenizer_bytes(tokenizer, id), &r->out_text);
+    return r->matched_stop >= 0;
+}
+
+/* One token; true when it ends the request. */
+static bool commit_one(struct co_request *r, int32_t id) {
+    r->tokens[r->n++] = id;
+    bool kept = ft_ids_push(&r->out_ids, &id, 1) == FT_OK;
+    if (r->counts != NULL)
+        kept = kept && ft_counts_add_output(r->counts, &id, 1);
+    if (!kept) {
+        ft_err_set(&r->error, FT_E_PROC_MEMORY, "request", "no memory for the output");
+        return true;
+    }
+    int32_t produced = r->n - r->n_prompt;
+    bool stops = is_stop_id(r, id);
+    bool matched = add_text(r, id, stops);
+    if (stops || matched) {
+        r->finish = FT_WIRE_FINISH_STOP;
+        r->has_matched_token = stops && !matched;
+        r->matched_token = id;
+        return true;
+    }
+    if (produced == r->max_new) {
+        r->finish = FT_WIRE_FINISH_LENGTH;
+        return true;
+    }
+    return false;
+}
+
+int32_t co_request_commit(struct co_request *r, const int32_t *tokens, int32_t n) {
+    if (r->first_token_ns == 0)
+        r->first_token_ns = ft_clock_now_ns();
+    int32_t committed = 0;
+    bool end = false;
+    while (committed < n && !end)
+        end = commit_one(r, tokens[committed++]);
+    r->app->stats.generation_tokens += (uint64_t)committed;
+    if (end)
+        co_request_event(r, r->error.code != FT_OK ? CO_EVENT_FAIL : CO_EVENT_STOP);
+    return committed;
+}

@@ -1,0 +1,113 @@
+/* request: one generation from admission to its last message.
+ * Owns:    the request's tokens, text state and output buffer, from create to free.
+ * Runs in: coordinator; loop thread only.
+ * Never:   talks to a worker (see round.h); sends a token twice. */
+#ifndef CO_REQUEST_H
+#define CO_REQUEST_H
+
+#include "common/rpc/rpc.h"
+#include "common/spec/transform.h"
+#include "common/text/detok.h"
+#include "common/text/tokenizer.h"
+#include "common/wire/inference.h"
+#include "coordinator/stats.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct co_app;
+
+enum co_request_state {
+    CO_REQUEST_QUEUED,  /* waits for a place and for KV */
+    CO_REQUEST_RUNNING, /* takes part in rounds */
+    CO_REQUEST_ENDED    /* its last message is on the way, or its client is gone */
+};
+
+enum co_request_event {
+    CO_EVENT_ADMIT,      /* a place and KV are there */
+    CO_EVENT_STOP,       /* finish is set: end with status OK */
+    CO_EVENT_FAIL,       /* error is set: end with its status */
+    CO_EVENT_CANCEL,     /* the client is gone, or its deadline passed */
+    CO_EVENT_TIME_LIMIT, /* time_limit_millis */
+};
+
+#define CO_REQUEST_ID_MAX 128
+#define CO_STOP_IDS_MAX 64
+
+struct co_request {
+    struct co_request *next, *prev; /* in order of arrival */
+    struct co_app *app;
+    struct ft_rpc_call *call; /* NULL once gone */
+    struct ft_arena *arena;
+    enum co_request_state state;
+    bool in_step; /* a step that names it is in flight: not freed before its reply */
+    uint64_t seq_id;
+    char id[CO_REQUEST_ID_MAX + 1];
+
+    /* what was asked, checked */
+    struct ft_sampling sampling;
+    int32_t max_new;    /* tokens to generate at most, context limit included */
+    int32_t min_tokens;
+    int32_t stop_ids[CO_STOP_IDS_MAX + 32]; /* EOS ids unless ignored, and stop_token_ids */
+    int32_t n_stop_ids;
+    struct ft_str *stops;
+    size_t n_stops;
+    bool stream, skip_special, include_stop, speculate;
+    int32_t k; /* num_speculative_tokens of this request */
+
+    /* progress */
+    int32_t *tokens; /* [n_prompt + max_new] */
+    int32_t n_prompt, n; /* n committed, prompt included */
+    int32_t target_len;  /* positions of tokens that the target's KV holds */
+    int32_t draft_len;   /* the same for the draft */
+    int32_t target_blocks, draft_blocks; /* reserved */
+    int32_t n_failures;  /* of its sequence in a row */
+    int32_t cached_tokens;
+    bool draft_refused;  /* the draft cannot serve it any more; fallback_reason says why */
+    const char *fallback_reason;
+    struct ft_counts *counts; /* NULL without penalties */
+    struct ft_detok detok;
+
+    /* output */
+    struct ft_ids out_ids; /* not yet sent */
+    struct ft_buf out_text;
+    bool announced; /* the first message went out */
+    enum ft_wire_finish finish;
+    bool has_matched_token;
+    int32_t matched_token;
+    int matched_stop; /* index of the stop string, -1: none */
+    struct ft_err error;
+
+    struct co_spec_stats spec;
+    int64_t arrived_ns, started_ns, first_token_ns, last_token_ns;
+    struct ft_rpc_timer time_limit;
+};
+
+/* Check and take over a decoded GenerateRequest that lives in arena. On failure nothing is left
+ * and the caller still owns arena. fail FT_E_REQ_* naming the field, the value and the limit */
+enum ft_code co_request_create(struct co_request **out, struct co_app *app,
+                               const struct ft_wire_generate *in, struct ft_arena *arena,
+                               struct ft_err *err);
+
+/* Feed an event to the state table (request.c). */
+void co_request_event(struct co_request *request, enum co_request_event event);
+/* CO_EVENT_FAIL with err. */
+void co_request_fail(struct co_request *request, const struct ft_err *err);
+
+/* Commit tokens in order until the first stop condition; returns how many were committed. */
+int32_t co_request_commit(struct co_request *request, const int32_t *tokens, int32_t n);
+
+/* Send what is pending when the client can take it. */
+void co_request_flush(struct co_request *request);
+/* Its client reads too slowly: leave it out of rounds for now. */
+bool co_request_paused(const struct co_request *request);
+/* The call is gone; frees the request once nothing refers to it. */
+void co_request_call_gone(struct co_request *request);
+/* Free it if it has ended, its call is gone and no step names it. */
+void co_request_collect(struct co_request *request);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,338 @@
+#include "coordinator/round.h"
+
+#include <stdlib.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "coordinator/accept.h"
+
+#define MODULE "round"
+
+enum ft_code co_round_init(struct co_app *app, struct ft_err *err) {
+    struct co_round *round = &app->round;
+    size_t n = (size_t)app->pair.max_seqs;
+    round->tokens_cap = app->pair.target_limits.max_tokens;
+    round->entries = calloc(n, sizeof *round->entries);
+    round->plans = calloc(n, sizeof *round->plans);
+    round->seqs = calloc(n, sizeof *round->seqs);
+    round->tokens = calloc((size_t)round->tokens_cap, sizeof *round->tokens);
+    round->transform = ft_transform_create(app->pair.vocab_size);
+    /* Only running requests are released, and what was released is sent before others run. */
+    app->cap_released = 2 * n;
+    app->released = calloc(app->cap_released, sizeof *app->released);
+    if (round->entries == NULL || round->plans == NULL || round->seqs == NULL ||
+        round->tokens == NULL || round->transform == NULL || app->released == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %zu requests", n);
+    return FT_OK;
+}
+
+void co_round_fini(struct co_app *app) {
+    free(app->round.entries);
+    free(app->round.plans);
+    free(app->round.seqs);
+    free(app->round.tokens);
+    ft_transform_destroy(&app->round.transform);
+    free(app->released);
+}
+
+static void release_sequences(struct co_app *app) {
+    size_t n = app->n_released;
+    app->n_released = 0;
+    if (n == 0)
+        return;
+    co_peer_release(app->target, app->released, n);
+    if (app->draft != NULL)
+        co_peer_release(app->draft, app->released, n);
+}
+
+/* First come, first served: the first that does not fit holds back those behind it. */
+static void admit(struct co_app *app) {
+    for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
+        if (r->state != CO_REQUEST_QUEUED)
+            continue;
+        if (app->n_running >= app->pair.max_seqs ||
+            r->target_blocks > app->pair.target_blocks_free)
+            return;
+        co_request_event(r, CO_EVENT_ADMIT);
+    }
+}
+
+/* ---- what takes part ------------------------------------------------------------------------ */
+
+/* How many tokens are worth drafting for r now, and if none, why. */
+static int32_t wanted_k(struct co_request *r) {
+    const struct co_app *app = r->app;
+    int32_t left = r->max_new - (r->n - r->n_prompt) - 1;
+    int32_t k = r->k < left ? r->k : left;
+    if (!r->speculate || r->draft_refused || k <= 0)
+        return 0;
+    if (app->draft == NULL) {
+        r->fallback_reason = "no draft worker configured";
+        return 0;
+    }
+    if (!co_peer_up(app->draft)) {
+        r->fallback_reason = "draft worker down";
+        return 0;
+    }
+    if (k > app->pair.draft_max_len - r->n)
+        k = app->pair.draft_max_len - r->n;
+    if (k <= 0) {
+        r->fallback_reason = "draft context full";
+        return 0;
+    }
+    return k;
+}
+
+/* A target may have ids that the draft's embedding lacks. */
+static bool draft_can_read(struct co_request *r) {
+    for (int32_t i = r->draft_len; i < r->n; i++) {
+        if (r->tokens[i] >= r->app->pair.draft_vocab_size) {
+            r->draft_refused = true;
+            r->fallback_reason = "a token outside the draft's vocabulary";
+            return false;
+        }
+    }
+    return true;
+}
+
+static void collect_entries(struct co_app *app) {
+    struct co_round *round = &app->round;
+    round->n_entries = 0;
+    for (struct co_request *r = app->first; r != NULL; r = r->next) {
+        if (r->state != CO_REQUEST_RUNNING || co_request_paused(r))
+            continue;
+        FT_ASSERT(round->n_entries < app->pair.max_seqs);
+        struct co_round_entry *entry = &round->entries[round->n_entries];
+        struct co_plan_item *plan = &round->plans[round->n_entries++];
+        entry->request = r;
+        entry->has_q = false;
+        *plan = (struct co_plan_item){
+            .n = r->n,
+            .target_len = r->target_len,
+            .draft_len = r->draft_len,
+            .sampled = r->sampling.temperature > 0.0f,
+        };
+        int32_t k = wanted_k(r);
+        if (k > 0 && draft_can_read(r))
+            plan->k_want = k;
+        r->in_step = true;
+    }
+}
+
+/* Leave out what has ended since the round began. */
+static void drop_ended(struct co_round *round) {
+    int32_t kept = 0;
+    for (int32_t i = 0; i < round->n_entries; i++) {
+        struct co_request *r = round->entries[i].request;
+        if (r->state == CO_REQUEST_RUNNING) {
+            round->entries[kept] = round->entries[i];
+            round->plans[kept++] = round->plans[i];
+        } else {
+            r->in_step = false;
+            co_request_collect(r);
+        }
+    }
+    round->n_entries = kept;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+/* True when a draft step is on its way. */
+static bool send_draft(struct co_app *app) {
+    struct co_round *round = &app->round;
+    size_t n_seqs = 0;
+    for (int32_t i = 0; i < round->n_entries; i++) {
+        const struct co_plan_item *plan = &round->plans[i];
+        const struct co_request *r = round->entries[i].request;
+        if (plan->draft_tokens == 0)
+            continue;
+        round->seqs[n_seqs++] = (struct ft_wire_seq_step){
+            .seq_id = r->seq_id,
+            .keep = (uint32_t)r->draft_len,
+            .tokens = r->tokens + r->draft_len,
+            .n_tokens = (size_t)plan->draft_tokens,
+            .draft_len = (uint32_t)plan->draft_k,
+            .has_sampling = true,
+            .sampling = r->sampling,
+            .n_prompt = (uint32_t)r->n_prompt,
+        };
+    }
+    if (n_seqs == 0)
+        return false;
+    struct ft_wire_step step = {.seqs = round->seqs, .n_seqs = n_seqs};
+    return co_peer_step(app->draft, &step) == FT_OK;
+}
+
+/* True when a target step is on its way. */
+static bool send_target(struct co_app *app) {
+    struct co_round *round = &app->round;
+    int32_t *tokens = round->tokens;
+    size_t n_seqs = 0;
+    for (int32_t i = 0; i < round->n_entries; i++) {
+        const struct co_plan_item *plan = &round->plans[i];
+        const struct co_request *r = round->entries[i].request;
+        if (plan->target_tokens == 0)
+            continue;
+        size_t n_own = (size_t)plan->target_tokens, n_drafts = (size_t)plan->verify_k;
+        memcpy(tokens, r->tokens + r->target_len, n_own * sizeof *tokens);
+        memcpy(tokens + n_own, round->entries[i].draft, n_drafts * sizeof *tokens);
+        round->seqs[n_seqs++] = (struct ft_wire_seq_step){
+            .seq_id = r->seq_id,
+            .keep = (uint32_t)r->target_len,
+            .tokens = tokens,
+            .n_tokens = n_own + n_drafts,
+            .n_logits = (uint32_t)plan->n_logits,
+        };
+        tokens += n_own + n_drafts;
+    }
+    if (n_seqs == 0)
+        return false;
+    struct ft_wire_step step = {.seqs = round->seqs, .n_seqs = n_seqs};
+    return co_peer_step(app->target, &step) == FT_OK;
+}
+
+/* ---- the round ------------------------------------------------------------------------------ */
+
+static float us(int64_t ns) {
+    return (float)ns * 1e-3f;
+}
+
+static void record_times(struct co_app *app, int64_t accept_ns) {
+    struct co_round *round = &app->round;
+    int64_t total = ft_clock_now_ns() - round->begin_ns;
+    struct co_round_times times = {
+        .round = us(total),
+        .draft = us(round->draft_ns),
+        .target = us(round->target_ns),
+        .host = us(total - round->draft_ns - round->target_ns),
+        .accept = us(accept_ns),
+    };
+    co_stats_round(&app->stats, &times);
+}
+
+/* Leave the round that is in flight, begin the next one, and only then write to clients: their
+ * messages are made while the draft computes. */
+static void end_round(struct co_app *app) {
+    struct co_round *round = &app->round;
+    round->phase = CO_ROUND_IDLE;
+    for (int32_t i = 0; i < round->n_entries; i++)
+        round->entries[i].request->in_step = false;
+    round->n_entries = 0;
+    co_round_kick(app);
+    for (struct co_request *r = app->first, *next; r != NULL; r = next) {
+        next = r->next;
+        co_request_flush(r);
+        co_request_collect(r);
+    }
+}
+
+static void verify(struct co_app *app) {
+    struct co_round *round = &app->round;
+    round->phase = CO_ROUND_VERIFY;
+    drop_ended(round);
+    co_plan_target(round->plans, round->n_entries, &app->pair.target_limits);
+    if (!send_target(app) && round->phase == CO_ROUND_VERIFY) {
+        /* Everybody left, or the target went down (and said so: phase is idle then). */
+        round->phase = CO_ROUND_IDLE;
+        for (int32_t i = 0; i < round->n_entries; i++)
+            round->entries[i].request->in_step = false;
+        round->n_entries = 0;
+    }
+}
+
+void co_round_kick(struct co_app *app) {
+    struct co_round *round = &app->round;
+    if (round->phase != CO_ROUND_IDLE || !co_peer_up(app->target))
+        return;
+    /* The draft may still be busy with a step of a round that the target's death ended. */
+    if (co_peer_busy(app->draft))
+        return;
+    release_sequences(app);
+    if (round->phase != CO_ROUND_IDLE || !co_peer_up(app->target))
+        return;
+    admit(app);
+    collect_entries(app);
+    if (round->n_entries == 0)
+        return;
+    round->begin_ns = ft_clock_now_ns();
+    round->draft_ns = 0;
+    round->target_ns = 0;
+    round->decoding = false;
+    round->phase = CO_ROUND_DRAFT;
+    co_plan_draft(round->plans, round->n_entries, &app->pair.draft_limits,
+                  &app->pair.target_limits);
+    if (!send_draft(app) && round->phase == CO_ROUND_DRAFT)
+        verify(app);
+}
+
+void co_round_draft_reply(struct co_app *app, const struct ft_wire_step_reply *reply) {
+    struct co_round *round = &app->round;
+    if (round->phase != CO_ROUND_DRAFT) {
+        co_round_kick(app);
+        return;
+    }
+    round->draft_ns = (int64_t)reply->compute_nanos;
+    uint32_t generation = (uint32_t)(reply->step_id % FT_REGION_GENERATIONS);
+    size_t at = 0;
+    bool ok = true;
+    for (int32_t i = 0; i < round->n_entries && ok; i++) {
+        if (round->plans[i].draft_tokens == 0)
+            continue;
+        ok = at < reply->n_results &&
+             reply->results[at].seq_id == round->entries[i].request->seq_id &&
+             co_accept_draft(app, i, &reply->results[at], generation);
+        at++;
+    }
+    if (!ok) {
+        co_peer_fail(app->draft, "a draft reply does not fit its step"); /* verifies plainly */
+        return;
+    }
+    verify(app);
+}
+
+void co_round_draft_down(struct co_app *app) {
+    struct co_round *round = &app->round;
+    for (struct co_request *r = app->first; r != NULL; r = r->next)
+        r->draft_len = 0;
+    if (round->phase != CO_ROUND_DRAFT) {
+        co_round_kick(app);
+        return;
+    }
+    for (int32_t i = 0; i < round->n_entries; i++)
+        round->plans[i].n_drafted = 0;
+    verify(app);
+}
+
+void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *reply) {
+    struct co_round *round = &app->round;
+    if (round->phase != CO_ROUND_VERIFY)
+        return;
+    int64_t begin_ns = ft_clock_now_ns();
+    round->target_ns = (int64_t)reply->compute_nanos;
+    uint32_t generation = (uint32_t)(reply->step_id % FT_REGION_GENERATIONS);
+    size_t at = 0;
+    bool ok = true;
+    for (int32_t i = 0; i < round->n_entries && ok; i++) {
+        if (round->plans[i].target_tokens == 0)
+            continue;
+        ok = at < reply->n_results &&
+             reply->results[at].seq_id == round->entries[i].request->seq_id &&
+             co_accept_target(app, i, &reply->results[at], generation);
+        at++;
+    }
+    if (!ok) {
+        co_peer_fail(app->target, "a target reply does not fit its step"); /* ends the round */
+        return;
+    }
+    if (round->decoding)
+        record_times(app, ft_clock_now_ns() - begin_ns);
+    end_round(app);
+}
+
+void co_round_target_down(struct co_app *app) {
+    for (struct co_request *r = app->first; r != NULL; r = r->next)
+        r->target_len = 0;
+    /* A draft step in flight ends in its own time; its round is over. */
+    if (app->round.phase != CO_ROUND_IDLE)
+        end_round(app);
+}
