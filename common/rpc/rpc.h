@@ -81,7 +81,7 @@ struct ft_rpc_method {
     void (*on_open)(struct ft_rpc_call *call, void *service);
     void (*on_message)(struct ft_rpc_call *call, void *service, struct ft_str message);
     void (*on_half_close)(struct ft_rpc_call *call, void *service);
-    void (*on_writable)(struct ft_rpc_call *call, void *service); /* the queued sends are gone */
+    void (*on_writable)(struct ft_rpc_call *call, void *service);  /* the queued sends are gone */
     void (*on_cancelled)(struct ft_rpc_call *call, void *service); /* peer gone or deadline; on_gone
                                                                       follows */
     void (*on_gone)(struct ft_rpc_call *call, void *service);
@@ -90,10 +90,10 @@ struct ft_rpc_method {
 struct ft_rpc_server_opts {
     const struct ft_rpc_method *methods; /* [n_methods], must outlive the server */
     size_t n_methods;
-    void *service;          /* handed to every handler */
-    size_t message_max;     /* bytes, received and sent; 0: 4 MiB */
-    size_t send_queue_max;  /* bytes queued per call before send fails; 0: 1 MiB */
-    int32_t calls_max;      /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    void *service;         /* handed to every handler */
+    size_t message_max;    /* bytes, received and sent; 0: 4 MiB */
+    size_t send_queue_max; /* bytes queued per call before send fails; 0: 1 MiB */
+    int32_t calls_max;     /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
 };
 
 enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop *loop,
@@ -136,7 +136,9 @@ struct ft_rpc_stream; /* one call, as the client sees it; alive until on_done re
 
 struct ft_rpc_client_opts {
     size_t message_max;           /* bytes, received; 0: 4 MiB */
-    int64_t reconnect_backoff_ms; /* longest pause between attempts; 0: 1000 */
+    int64_t reconnect_backoff_ms; /* longest pause between attempts, at least 100; 0: 100 for a
+                                     Unix socket, 1000 for TCP */
+    size_t send_queue_max;        /* bytes queued per stream before send fails; 0: 1 MiB */
 };
 
 /* Connects lazily and reconnects by itself. endpoint as for listen. */
@@ -152,6 +154,8 @@ struct ft_rpc_call_opts {
     int64_t deadline_ns; /* ft_clock_now_ns time; 0: none */
     bool wait_for_ready; /* wait for a connection instead of failing UNAVAILABLE */
     const char *metadata_key, *metadata_value; /* one pair, may be NULL */
+    bool no_retry; /* unary: do not ask again when the connection broke under the call. Set it
+                      where asking twice is not the same as asking once. */
 };
 
 /* reply is empty unless status->code is 0. Called exactly once. */
@@ -170,7 +174,7 @@ struct ft_rpc_status ft_rpc_client_unary_sync(struct ft_rpc_client *client, cons
 
 struct ft_rpc_stream_handlers {
     void (*on_message)(void *user, struct ft_str message);
-    void (*on_writable)(void *user); /* may be NULL */
+    void (*on_writable)(void *user);                                 /* may be NULL */
     void (*on_done)(void *user, const struct ft_rpc_status *status); /* last, exactly once */
 };
 /* Server-streaming (send one, half-close) and bidirectional calls. handlers must outlive it. */
@@ -178,8 +182,11 @@ enum ft_code ft_rpc_stream_open(struct ft_rpc_stream **out, struct ft_rpc_client
                                 const char *path, const struct ft_rpc_call_opts *opts,
                                 const struct ft_rpc_stream_handlers *handlers, void *user,
                                 struct ft_err *err);
+/* As ft_rpc_call_send; also FT_E_REQ_CANCELLED after half_close. */
 enum ft_code ft_rpc_stream_send(struct ft_rpc_stream *stream, struct ft_str message);
+bool ft_rpc_stream_writable(const struct ft_rpc_stream *stream);
 void ft_rpc_stream_half_close(struct ft_rpc_stream *stream);
+/* Nothing but on_done follows, later, from the loop. */
 void ft_rpc_stream_cancel(struct ft_rpc_stream *stream);
 
 #ifdef __cplusplus

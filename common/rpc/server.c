@@ -1,0 +1,212 @@
+#include "common/rpc/rpc_internal.h"
+
+#include <errno.h>
+#include <grpc/grpc_security.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+#define MESSAGE_DEFAULT ((size_t)4 << 20)
+#define MESSAGE_LIMIT ((size_t)1 << 30) /* gRPC counts bytes in an int */
+#define QUEUE_DEFAULT ((size_t)1 << 20)
+#define CALLS_DEFAULT 4096
+
+static void on_shutdown(void *owner, bool ok) {
+    struct ft_rpc_server *server = owner;
+    (void)ok;
+    server->is_shut_down = true;
+}
+
+static grpc_arg int_arg(const char *key, int value) {
+    return (grpc_arg){
+        .type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value = {.integer = value}};
+}
+
+static grpc_server *create_core(const struct ft_rpc_server_opts *opts) {
+    grpc_arg args[] = {
+        int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)opts->message_max),
+        int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)opts->message_max),
+        /* Else a second server shares the port, and takes half of the connections. */
+        int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0),
+        int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
+        /* Core would unpack a compressed message whatever its size: a few MiB become GiB. */
+        int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
+        int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
+        int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+        /* Who connects and says nothing is dropped; so is a peer whose host vanished. */
+        int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000),
+        int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, 30000),
+        int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000),
+        /* Clients may ask as often themselves; the default answers GOAWAY too_many_pings. */
+        int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
+        int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000),
+    };
+    grpc_channel_args list = {sizeof args / sizeof args[0], args};
+    return grpc_server_create(&list, NULL);
+}
+
+enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop *loop,
+                                  const struct ft_rpc_server_opts *opts, struct ft_err *err) {
+    if (opts->message_max > MESSAGE_LIMIT)
+        return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "message_max is %zu, at most %zu",
+                          opts->message_max, MESSAGE_LIMIT);
+    struct ft_rpc_server *server = calloc(1, sizeof *server);
+    if (server == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, "rpc", "no memory for a server");
+    server->loop = loop;
+    server->opts = *opts;
+    if (server->opts.message_max == 0)
+        server->opts.message_max = MESSAGE_DEFAULT;
+    if (server->opts.send_queue_max == 0)
+        server->opts.send_queue_max = QUEUE_DEFAULT;
+    if (server->opts.calls_max <= 0)
+        server->opts.calls_max = CALLS_DEFAULT;
+    for (size_t i = 0; i < opts->n_methods; i++)
+        FT_ASSERT(opts->methods[i].path != NULL && opts->methods[i].on_message != NULL);
+    server->on_shutdown = (struct ft_rpc_tag){on_shutdown, server};
+    server->core = create_core(&server->opts);
+    grpc_server_register_completion_queue(server->core, loop->cq, NULL);
+    *out = server;
+    return FT_OK;
+}
+
+static int add_port(struct ft_rpc_server *server, const char *address) {
+    grpc_server_credentials *creds = grpc_insecure_server_credentials_create();
+    int port = grpc_server_add_http2_port(server->core, address, creds);
+    grpc_server_credentials_release(creds);
+    return port;
+}
+
+static enum ft_code listen_unix(struct ft_rpc_server *server,
+                                const struct ft_rpc_endpoint *endpoint, struct ft_err *err) {
+    struct ft_rpc_socket_lock *lock = &server->locks[server->n_locks];
+    enum ft_code code = ft_rpc_socket_lock_take(lock, endpoint->path, err);
+    if (code != FT_OK)
+        return code;
+    /* The socket is made with the umask of the process; nobody may connect before chmod. */
+    mode_t old_mask = umask(0177);
+    int port = add_port(server, endpoint->address);
+    umask(old_mask);
+    if (port == 0 || chmod(endpoint->path, 0600) != 0) {
+        code = ft_err_set_os(err, FT_E_PROC_CONFIG, port == 0 ? 0 : errno, "rpc",
+                             "cannot listen on %s", endpoint->address);
+        ft_rpc_socket_lock_give(lock);
+        return code;
+    }
+    server->n_locks++;
+    return FT_OK;
+}
+
+enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endpoint, int *port,
+                                  struct ft_err *err) {
+    FT_ASSERT(!server->started);
+    struct ft_rpc_endpoint parsed;
+    enum ft_code code = ft_rpc_endpoint_parse(&parsed, endpoint, err);
+    if (code != FT_OK)
+        return code;
+    if (server->n_listening == FT_RPC_LISTEN_MAX)
+        return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "endpoint '%s': a server has at most %d",
+                          endpoint, FT_RPC_LISTEN_MAX);
+    int bound = 0;
+    if (parsed.is_unix) {
+        code = listen_unix(server, &parsed, err);
+        if (code != FT_OK)
+            return code;
+    } else {
+        bound = add_port(server, parsed.address);
+        if (bound == 0)
+            return ft_err_set_os(err, FT_E_PROC_CONFIG, ft_rpc_endpoint_bind_errno(&parsed), "rpc",
+                                 "cannot listen on %s", endpoint);
+    }
+    server->n_listening++;
+    if (port != NULL)
+        *port = bound;
+    return FT_OK;
+}
+
+enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err) {
+    FT_ASSERT(!server->started);
+    if (server->n_listening == 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "a server without an endpoint");
+    grpc_server_start(server->core);
+    server->started = true;
+    ft_rpc_server_arm(server);
+    if (server->waiting == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, "rpc", "no memory for a call");
+    return FT_OK;
+}
+
+void ft_rpc_server_drain(struct ft_rpc_server *server) {
+    server->draining = true;
+}
+
+static const struct ft_rpc_method *find_method(const struct ft_rpc_server *server,
+                                               grpc_slice path) {
+    for (size_t i = 0; i < server->opts.n_methods; i++)
+        if (grpc_slice_str_cmp(path, server->opts.methods[i].path) == 0)
+            return &server->opts.methods[i];
+    return NULL;
+}
+
+static void on_accept(void *owner, bool ok) {
+    struct ft_rpc_call *call = owner;
+    struct ft_rpc_server *server = call->server;
+    server->waiting = NULL;
+    if (!ok) { /* the server is shutting down */
+        ft_rpc_call_destroy(call);
+        return;
+    }
+    server->n_calls++;
+    ft_rpc_server_arm(server);
+    const struct ft_rpc_method *method = find_method(server, call->details.method);
+    if (server->draining || server->closing)
+        ft_rpc_call_refuse(call, GRPC_STATUS_UNAVAILABLE, "the server is draining");
+    else if (method == NULL)
+        ft_rpc_call_refuse(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
+    else if (server->n_calls > server->opts.calls_max)
+        ft_rpc_call_refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls at once");
+    else
+        ft_rpc_call_begin(call, method);
+}
+
+void ft_rpc_server_arm(struct ft_rpc_server *server) {
+    if (server->waiting != NULL || server->closing)
+        return;
+    /* Without memory the next call waits in core until a running one is gone. */
+    struct ft_rpc_call *call = ft_rpc_call_create(server);
+    if (call == NULL)
+        return;
+    call->on_accept = (struct ft_rpc_tag){on_accept, call};
+    grpc_call_error e =
+        grpc_server_request_call(server->core, &call->core, &call->details, &call->metadata,
+                                 server->loop->cq, server->loop->cq, &call->on_accept);
+    FT_ASSERT(e == GRPC_CALL_OK);
+    server->waiting = call;
+}
+
+static bool is_idle(const struct ft_rpc_server *server) {
+    return server->is_shut_down && server->n_calls == 0 && server->waiting == NULL;
+}
+
+void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns) {
+    struct ft_rpc_server *s = *server;
+    if (s == NULL)
+        return;
+    *server = NULL;
+    s->closing = true;
+    grpc_server_shutdown_and_notify(s->core, s->loop->cq, &s->on_shutdown);
+    int64_t now_ns = ft_clock_now_ns();
+    int64_t until_ns = grace_ns < INT64_MAX - now_ns ? now_ns + grace_ns : INT64_MAX;
+    while (!is_idle(s) && ft_clock_now_ns() < until_ns)
+        ft_rpc_loop_step(s->loop, until_ns);
+    if (!is_idle(s))
+        grpc_server_cancel_all_calls(s->core);
+    while (!is_idle(s))
+        ft_rpc_loop_step(s->loop, INT64_MAX);
+    grpc_server_destroy(s->core);
+    for (size_t i = 0; i < s->n_locks; i++)
+        ft_rpc_socket_lock_give(&s->locks[i]);
+    free(s);
+}

@@ -1,0 +1,10 @@
+# Suites of common/rpc over real sockets, in one process on one loop.
+add_library(ft_rpc_fixture STATIC ${PROJECT_SOURCE_DIR}/tests/support/rpc_echo.c
+                                  ${PROJECT_SOURCE_DIR}/tests/support/rpc_fixture.c)
+target_compile_options(ft_rpc_fixture PRIVATE ${FT_WARNINGS})
+target_include_directories(ft_rpc_fixture PUBLIC ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(ft_rpc_fixture PUBLIC ft_rpc ft_check)
+
+foreach(suite unary)
+  ft_test(unit/test_rpc_${suite}.c LINK ft_rpc_fixture TIMEOUT 120)
+endforeach()
