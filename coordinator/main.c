@@ -13,17 +13,6 @@
 
 #define MS 1000000
 
-const char *co_app_mode(const struct co_app *app, const char **reason) {
-    *reason = "";
-    if (app->config.num_speculative_tokens == 0)
-        *reason = "num_speculative_tokens is 0";
-    else if (app->draft == NULL)
-        *reason = "no draft worker configured";
-    else if (!co_peer_up(app->draft))
-        *reason = co_peer_trouble(app->draft);
-    return **reason == 0 ? "draft_model" : "plain";
-}
-
 static void stop_with(struct co_app *app, const char *what, const struct ft_err *err) {
     ft_error("%s reason %s", what, err->text);
     app->exit_status = ft_code_exit_status(err->code);

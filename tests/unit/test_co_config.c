@@ -1,0 +1,71 @@
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "coordinator/config.h"
+
+static enum ft_code parse(const char *const *args, int n, struct co_config *config,
+                          struct ft_err *err) {
+    char *argv[16];
+    argv[0] = (char *)(uintptr_t)"coordinator";
+    for (int i = 0; i < n; i++)
+        argv[i + 1] = (char *)(uintptr_t)args[i];
+    return co_config_parse(config, n + 1, argv, err);
+}
+
+START_TEST(parse_defaults_with_a_target_is_enough) {
+    static struct co_config config;
+    struct ft_err err = {0};
+    const char *args[] = {"--target-endpoint", "unix:/run/x"};
+    ck_assert_int_eq(parse(args, 2, &config, &err), FT_OK);
+    ck_assert_str_eq(config.listen, "127.0.0.1:50051");
+    ck_assert_int_eq(config.num_speculative_tokens, 4);
+}
+END_TEST
+
+static const struct {
+    const char *args[6];
+    int n;
+    const char *says;
+} k_bad[] = {
+    {{""}, 0, "target_endpoint is not set"},
+    {{"--target_endpoint=unix:/x", "--listen=0.0.0.0:50051"}, 2, "allow_insecure"},
+    {{"--target_endpoint=unix:/x", "--num_speculative_token=3"}, 2, "num_speculative_tokens"},
+    {{"--target_endpoint=unix:/x", "--num_speculative_tokens=17"}, 2, "0 to 16"},
+    {{"--target_endpoint=unix:/x", "--rejection_sample_method=warp"}, 2, "standard"},
+    {{"--target_endpoint=unix:/x", "--max_num_seqs=100", "--max_num_batched_tokens=50"}, 3,
+     "max_num_batched_tokens is 50"},
+    {{"--target_endpoint=unix:/x", "stray"}, 2, "stray"},
+    {{"--target_endpoint"}, 1, "needs a value"},
+};
+
+START_TEST(parse_bad_arguments_are_named) {
+    static struct co_config config;
+    struct ft_err err = {0};
+    ck_assert_int_eq(parse(k_bad[_i].args, k_bad[_i].n, &config, &err), FT_E_PROC_CONFIG);
+    ck_assert_msg(strstr(err.text, k_bad[_i].says) != NULL, "'%s' lacks '%s'", err.text,
+                  k_bad[_i].says);
+}
+END_TEST
+
+START_TEST(parse_insecure_address_needs_the_override) {
+    static struct co_config config;
+    struct ft_err err = {0};
+    const char *args[] = {"--target_endpoint=unix:/x", "--listen=0.0.0.0:1", "--allow-insecure"};
+    ck_assert_int_eq(parse(args, 3, &config, &err), FT_OK);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("co_config");
+    TCase *tc = tcase_create("co_config");
+    tcase_add_test(tc, parse_defaults_with_a_target_is_enough);
+    tcase_add_loop_test(tc, parse_bad_arguments_are_named, 0, sizeof k_bad / sizeof k_bad[0]);
+    tcase_add_test(tc, parse_insecure_address_needs_the_override);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
