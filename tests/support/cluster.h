@@ -1,0 +1,76 @@
+/* cluster: the three real processes for a test, and a client that talks to them.
+ * Owns:    the processes and their run directory, from start to stop.
+ * Runs in: tests.
+ * Never:   sleeps for readiness: every process says "ready" on a pipe. */
+#ifndef TEST_CLUSTER_H
+#define TEST_CLUSTER_H
+
+#include <sys/types.h>
+
+#include "common/base/buf.h"
+#include "common/rpc/rpc.h"
+#include "common/wire/admin.h"
+#include "common/wire/inference.h"
+
+enum cluster_role { CLUSTER_TARGET, CLUSTER_DRAFT, CLUSTER_COORDINATOR, CLUSTER_ROLES };
+
+enum { CLUSTER_ARGS = 12, GEN_IDS_MAX = 8192 };
+
+struct cluster_opts {
+    const char *target_dir;
+    const char *draft_dir; /* NULL: none */
+    const char *args[CLUSTER_ROLES][CLUSTER_ARGS]; /* NULL-terminated, "--key=value" */
+};
+
+struct cluster {
+    struct cluster_opts opts;
+    char dir[128];
+    char endpoint[192];
+    pid_t pids[CLUSTER_ROLES]; /* 0: not running */
+    struct ft_rpc_loop *loop;
+    struct ft_rpc_client *client;
+};
+
+/* Fails the test when a process does not become ready. */
+void cluster_start(struct cluster *cluster, const struct cluster_opts *opts);
+/* SIGTERM to all, newest first; fails the test unless each exits 0. */
+void cluster_stop(struct cluster *cluster);
+/* Start one process alone; returns 0 when it said ready, else its exit status. */
+int cluster_spawn(struct cluster *cluster, enum cluster_role role);
+/* Send a signal; for SIGKILL and SIGTERM reap it too. Returns the wait status. */
+int cluster_signal(struct cluster *cluster, enum cluster_role role, int signo);
+
+/* One generation, running or done. */
+struct gen {
+    bool done;
+    struct ft_rpc_status status;
+    int32_t ids[GEN_IDS_MAX];
+    size_t n_ids;
+    struct ft_buf text;
+    int n_messages;
+    enum ft_wire_finish finish;
+    bool has_matched_token, has_matched_str;
+    int32_t matched_token;
+    char matched_str[64];
+    struct ft_wire_usage usage;
+    struct ft_wire_spec_stats spec;
+    bool bad_utf8; /* a message's text was not valid UTF-8 by itself */
+    struct ft_rpc_stream *stream;
+    struct ft_arena *arena;
+    size_t cancel_after; /* tokens; 0: never */
+};
+
+/* Defaults for tests: greedy, ignore_eos off, streaming, text or ids set by the caller. */
+struct ft_wire_generate gen_request(void);
+struct ft_wire_generate gen_text(const char *text, uint32_t max_tokens, int k);
+void gen_start(struct cluster *cluster, const struct ft_wire_generate *request, struct gen *gen);
+/* Run the loop until all are done; fails the test after 120 s. */
+void gen_wait(struct cluster *cluster, struct gen *const *gens, size_t n);
+/* Start and wait. The status is in gen. */
+void gen_run(struct cluster *cluster, const struct ft_wire_generate *request, struct gen *gen);
+void gen_fini(struct gen *gen);
+
+/* Statistics; strings of the result are not kept. */
+struct ft_wire_stats cluster_stats(struct cluster *cluster);
+
+#endif
