@@ -6,13 +6,12 @@
 
 /* Memory that one message may take while it is unpacked: a fixed part for small ones, and so many
  * bytes for each byte on the wire. The worst honest case is a list of one-byte numbers written
- * unpacked, 42 bytes of bookkeeping for two on the wire. What takes more repeats a submessage in
- * order to make its lists be merged, and so copied, over and over. */
+ * unpacked, 42 bytes of bookkeeping for two on the wire. Empty submessages by the million take
+ * more, and are refused before they are counted. */
 #define UNPACK_BYTES_FIXED ((size_t)256 * 1024)
 #define UNPACK_BYTES_PER_BYTE 48
 
 #define VARINT_MAX 10
-#define WIRE_LENGTH_DELIMITED 2u
 
 struct sink {
     ProtobufCBuffer base;
@@ -42,7 +41,7 @@ static void put_header(const struct ProtobufCMessageDescriptor *parent, const ch
         protobuf_c_message_descriptor_get_field_by_name(parent, field);
     FT_ASSERT(row != NULL);
     uint8_t header[2 * VARINT_MAX];
-    size_t n = put_varint(header, (uint64_t)row->id << 3 | WIRE_LENGTH_DELIMITED);
+    size_t n = put_varint(header, (uint64_t)row->id << 3 | PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED);
     n += put_varint(header + n, len);
     ft_buf_add(out, header, n);
 }
@@ -67,6 +66,90 @@ void ft_pb_pack_buf(const struct ProtobufCMessageDescriptor *parent, const char 
         ft_pb_pack_bytes(parent, field, ft_buf_str(part), out);
     ft_buf_fini(part);
 }
+
+/* ---- submessages given twice ---------------------------------------------------------------- */
+
+/* protobuf wants two parts of one submessage merged. protobuf-c loses fields there (1.4.1, proto3
+ * syntax) and copies lists once per part. No client's library writes parts, so they are refused;
+ * this scan runs ahead of protobuf-c, which is then the judge of everything else: where the bytes
+ * are no message the scan just ends. */
+
+static bool get_varint(struct ft_str *in, uint64_t *out) {
+    *out = 0;
+    for (size_t i = 0; i < VARINT_MAX && i < in->len; i++) {
+        unsigned char c = (unsigned char)in->ptr[i];
+        *out |= (uint64_t)(c & 0x7F) << 7 * i;
+        if (c < 0x80) {
+            *in = (struct ft_str){in->ptr + i + 1, in->len - i - 1};
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool skip(struct ft_str *in, uint64_t n) {
+    if (n > in->len)
+        return false;
+    *in = (struct ft_str){in->ptr + n, in->len - (size_t)n};
+    return true;
+}
+
+/* Step over the value of a field; *inner is what a length-delimited one holds, else empty. */
+static bool next_value(struct ft_str *in, unsigned wire_type, struct ft_str *inner) {
+    uint64_t n;
+    *inner = (struct ft_str){NULL, 0};
+    switch (wire_type) {
+    case PROTOBUF_C_WIRE_TYPE_VARINT:
+        return get_varint(in, &n);
+    case PROTOBUF_C_WIRE_TYPE_64BIT:
+        return skip(in, 8);
+    case PROTOBUF_C_WIRE_TYPE_32BIT:
+        return skip(in, 4);
+    case PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED:
+        if (!get_varint(in, &n) || n > in->len)
+            return false;
+        *inner = (struct ft_str){in->ptr, (size_t)n};
+        return skip(in, n);
+    default:
+        return false;
+    }
+}
+
+static bool has_submessages(const ProtobufCMessageDescriptor *type) {
+    for (unsigned i = 0; i < type->n_fields; i++)
+        if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE)
+            return true;
+    return false;
+}
+
+/* Recursion is as deep as the types nest, and none holds itself. */
+static enum ft_code check_parts(const ProtobufCMessageDescriptor *type, struct ft_str in,
+                                struct ft_err *err) {
+    uint64_t seen = 0, tag;
+    struct ft_str inner;
+    FT_ASSERT(type->n_fields <= 64);
+    if (!has_submessages(type))
+        return FT_OK;
+    while (in.len > 0 && get_varint(&in, &tag) && next_value(&in, tag & 7, &inner)) {
+        const ProtobufCFieldDescriptor *field =
+            tag >> 3 > UINT32_MAX
+                ? NULL
+                : protobuf_c_message_descriptor_get_field(type, (unsigned)(tag >> 3));
+        if (field == NULL || field->type != PROTOBUF_C_TYPE_MESSAGE)
+            continue;
+        uint64_t bit = 1ull << (field - type->fields);
+        if (field->label != PROTOBUF_C_LABEL_REPEATED && (seen & bit) != 0)
+            return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "%s.%s is there twice",
+                              type->short_name, field->name);
+        seen |= bit;
+        enum ft_code code = check_parts(field->descriptor, inner, err);
+        if (code != FT_OK)
+            return code;
+    }
+    return FT_OK;
+}
+
+/* ---- unpacking ------------------------------------------------------------------------------ */
 
 struct budget {
     struct ft_arena *arena;
@@ -97,6 +180,9 @@ enum ft_code ft_pb_unpack(const struct ProtobufCMessageDescriptor *type, struct 
     if (in.len > (SIZE_MAX - UNPACK_BYTES_FIXED) / UNPACK_BYTES_PER_BYTE)
         return ft_err_set(err, FT_E_REQ_TOO_LARGE, MODULE, "%s has %zu bytes", type->short_name,
                           in.len);
+    enum ft_code code = check_parts(type, in, err);
+    if (code != FT_OK)
+        return code;
     struct budget budget = {.arena = arena,
                             .left = UNPACK_BYTES_FIXED + in.len * UNPACK_BYTES_PER_BYTE};
     ProtobufCAllocator allocator = {take, give, &budget};

@@ -137,7 +137,9 @@ static void encode_params(const struct ft_wire_params *in, struct ft_buf *out) {
         entry.value = in->logit_bias[i].value;
         ft_pb_pack_message(type, "logit_bias", &entry.base, &params);
     }
-    ft_pb_pack_buf(&foretoken__v1__generate_request__descriptor, "sampling_params", &params, out);
+    if (params.len > 0 || params.failed)
+        ft_pb_pack_buf(&foretoken__v1__generate_request__descriptor, "sampling_params", &params,
+                       out);
 }
 
 static enum ft_code decode_stop(const Foretoken__V1__SamplingParams *m, struct ft_arena *arena,
