@@ -1,5 +1,6 @@
-/* Vectors of 16 floats are written once; the compiler makes them one AVX-512 register, two AVX2
- * or four SSE ones, and the loader picks the clone for the machine. */
+/* Plain loops that the compiler vectorises; the loader picks the clone for the machine. Elementwise
+ * work and sums are separate passes over what is then in L1, which costs less than what a loop
+ * that does both loses when it no longer vectorises. */
 #include "common/spec/rowmath.h"
 
 #include <math.h>
@@ -16,76 +17,44 @@
 #define LANES FT_ROWMATH_LANES
 #define BLOCK FT_ROWMATH_BLOCK
 
-typedef float v16f __attribute__((vector_size(64)));
-typedef int32_t v16i __attribute__((vector_size(64)));
-typedef uint32_t v16u __attribute__((vector_size(64)));
-
-INLINE size_t min_size(size_t a, size_t b) {
-    return a < b ? a : b;
-}
-
-/* The next at most 16 of n floats; lanes past them hold fill. */
-INLINE void load(v16f *v, const float *x, size_t n, float fill) {
-    if (n >= LANES) {
-        memcpy(v, x, sizeof *v);
-        return;
-    }
-    *v = (v16f){0} + fill;
-    memcpy(v, x, n * sizeof *x);
-}
-
-INLINE void store(float *x, size_t n, const v16f *v) {
-    memcpy(x, v, min_size(n, LANES) * sizeof *x);
-}
-
-/* yes where the mask is set, no elsewhere. */
-INLINE void select(v16f *out, const v16i *mask, const v16f *yes, const v16f *no) {
-    *out = (v16f)(((v16i)*yes & *mask) | ((v16i)*no & ~*mask));
-}
-
-INLINE void keep(v16f *v, const v16i *mask) {
-    *v = (v16f)((v16i)*v & *mask);
-}
-
-INLINE bool all_set(const v16i *mask) {
-    int32_t all = -1;
-    for (size_t lane = 0; lane < LANES; lane++)
-        all &= (*mask)[lane];
-    return all != 0;
-}
-
-INLINE double lane_sum(const v16f *v) {
-    double a[LANES];
-    for (size_t lane = 0; lane < LANES; lane++)
-        a[lane] = (double)(*v)[lane];
-    for (size_t width = LANES / 2; width > 0; width /= 2)
-        for (size_t lane = 0; lane < width; lane++)
-            a[lane] += a[lane + width];
-    return a[0];
+/* The block at x; when fewer than a block's n floats are left, a copy with fill behind them. */
+INLINE const float *whole_block(const float *x, size_t n, float fill, float copy[BLOCK]) {
+    if (n >= BLOCK)
+        return x;
+    memcpy(copy, x, n * sizeof *x);
+    for (size_t i = n; i < BLOCK; i++)
+        copy[i] = fill;
+    return copy;
 }
 
 CLONED bool ft_rowmath_maxima(const float *x, size_t n, float *maxima, float *top) {
-    const v16f lowest = (v16f){0} - INFINITY;
-    v16f best = lowest;
-    v16i good = ~(v16i){0};
+    float copy[BLOCK], best[LANES];
+    int32_t bad[LANES] = {0};
+    for (size_t lane = 0; lane < LANES; lane++)
+        best[lane] = -INFINITY;
     for (size_t i = 0; i < n; i += BLOCK, maxima += LANES) {
-        v16f max = lowest;
-        size_t end = min_size(n, i + BLOCK);
-        for (size_t j = i; j < end; j += LANES) {
-            v16f v;
-            load(&v, x + j, n - j, -INFINITY);
-            v16i greater = v > max;
-            select(&max, &greater, &v, &max);
-            good &= v < INFINITY; /* false for a NaN too */
+        const float *block = whole_block(x + i, n - i, -INFINITY, copy);
+        for (size_t lane = 0; lane < LANES; lane++) {
+            float max = block[lane];
+            int32_t any_bad = !(max < INFINITY); /* true for a NaN too */
+            for (size_t j = LANES; j < BLOCK; j += LANES) {
+                float v = block[j + lane];
+                max = v > max ? v : max;
+                any_bad |= !(v < INFINITY);
+            }
+            maxima[lane] = max;
+            best[lane] = max > best[lane] ? max : best[lane];
+            bad[lane] |= any_bad;
         }
-        memcpy(maxima, &max, sizeof max);
-        v16i greater = max > best;
-        select(&best, &greater, &max, &best);
     }
-    *top = best[0];
-    for (size_t lane = 1; lane < LANES; lane++)
-        *top = best[lane] > *top ? best[lane] : *top;
-    return all_set(&good);
+    float max = best[0];
+    int32_t any_bad = 0;
+    for (size_t lane = 0; lane < LANES; lane++) {
+        max = best[lane] > max ? best[lane] : max;
+        any_bad |= bad[lane];
+    }
+    *top = max;
+    return any_bad == 0;
 }
 
 int32_t ft_rowmath_find(const float *x, size_t n, const float *maxima, float top) {
@@ -95,8 +64,7 @@ int32_t ft_rowmath_find(const float *x, size_t n, const float *maxima, float top
             here |= maxima[lane] == top;
         if (!here)
             continue;
-        size_t end = min_size(n, i + BLOCK);
-        for (size_t j = i; j < end; j++)
+        for (size_t j = i; j < n; j++)
             if (x[j] == top)
                 return (int32_t)j;
     }
@@ -112,66 +80,50 @@ size_t ft_rowmath_compact(const float *x, size_t n, float bound, float *out) {
     return n_out;
 }
 
-/* z becomes exp(z) for z in [FT_ROWMATH_EXP_MIN, 0]: exp(k ln 2 + r) = 2^k exp(r), |r| <= ln 2 / 2,
- * with exp(r) by its Taylor series, whose remainder r^8/8! is below 6e-9. */
-INLINE void exp_in_range(v16f *z) {
+/* exp(z) for z in [FT_ROWMATH_EXP_MIN, 0]: exp(k ln 2 + r) = 2^k exp(r) with |r| <= ln 2 / 2, and
+ * exp(r) by its Taylor series, whose remainder r^8/8! is below 6e-9. */
+INLINE float exp_in_range(float z) {
     const float round_bias = 0x1.8p23f; /* adding it leaves the nearest integer in the low bits */
-    const float ln2_high = 0x1.63p-1f, ln2_low = -0x1.bd0106p-13f;
-    v16f biased = *z * 0x1.715476p0f + round_bias;
-    v16f k = biased - round_bias;
-    v16f r = (*z - k * ln2_high) - k * ln2_low;
-    v16f y = r * (1.0f / 5040) + 1.0f / 720;
+    const float ln2_high = 0x1.63p-1f, ln2_low = -0x1.bd0106p-13f; /* k * ln2_high is exact */
+    float biased = z * 0x1.715476p0f + round_bias;
+    float k = biased - round_bias;
+    float r = (z - k * ln2_high) - k * ln2_low;
+    float y = r * (1.0f / 5040) + 1.0f / 720;
     y = y * r + 1.0f / 120;
     y = y * r + 1.0f / 24;
     y = y * r + 1.0f / 6;
     y = y * r + 0.5f;
     y = y * r + 1.0f;
     y = y * r + 1.0f;
-    v16u power = ((v16u)biased + 127u) << 23; /* the bits of round_bias fall out at the top */
-    *z = y * (v16f)power;
+    uint32_t bits;
+    memcpy(&bits, &biased, sizeof bits);
+    bits = (bits + 127u) << 23; /* 2^k: the bits of round_bias fall out at the top */
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return y * power;
 }
 
 CLONED double ft_rowmath_exp(const float *x, size_t n, const struct ft_rowmath_exp *how,
                              float *out) {
-    const v16f lowest = (v16f){0} + FT_ROWMATH_EXP_MIN;
     const float max = how->max, scale = how->scale, threshold = how->threshold;
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i += BLOCK) {
-        v16f block_sum = {0};
-        size_t end = min_size(n, i + BLOCK);
-        for (size_t j = i; j < end; j += LANES) {
-            v16f v;
-            load(&v, x + j, n - j, -INFINITY);
-            v16f z = (v - max) * scale;
-            v16i in_range = z >= lowest;
-            select(&z, &in_range, &z, &lowest);
-            exp_in_range(&z);
-            in_range &= v >= threshold;
-            keep(&z, &in_range);
-            block_sum += z;
-            store(out + j, n - j, &z);
-        }
-        sum += lane_sum(&block_sum);
+    for (size_t i = 0; i < n; i++) {
+        float v = x[i];
+        float z = (v - max) * scale;
+        float e = exp_in_range(z >= FT_ROWMATH_EXP_MIN ? z : FT_ROWMATH_EXP_MIN);
+        uint32_t bits; /* masks instead of ?:, which would be a branch around all the above */
+        memcpy(&bits, &e, sizeof bits);
+        bits &= 0u - (uint32_t)(z >= FT_ROWMATH_EXP_MIN);
+        bits &= 0u - (uint32_t)(v >= threshold);
+        memcpy(&e, &bits, sizeof e);
+        out[i] = e;
     }
-    return sum;
+    return ft_rowmath_sum(out, n);
 }
 
 CLONED double ft_rowmath_keep(float *x, size_t n, float threshold) {
-    double sum = 0.0;
-    for (size_t i = 0; i < n; i += BLOCK) {
-        v16f block_sum = {0};
-        size_t end = min_size(n, i + BLOCK);
-        for (size_t j = i; j < end; j += LANES) {
-            v16f v;
-            load(&v, x + j, n - j, 0.0f);
-            v16i kept = v >= threshold;
-            keep(&v, &kept);
-            block_sum += v;
-            store(x + j, n - j, &v);
-        }
-        sum += lane_sum(&block_sum);
-    }
-    return sum;
+    for (size_t i = 0; i < n; i++)
+        x[i] = x[i] >= threshold ? x[i] : 0.0f;
+    return ft_rowmath_sum(x, n);
 }
 
 CLONED void ft_rowmath_scale(float *x, size_t n, float factor) {
@@ -179,61 +131,57 @@ CLONED void ft_rowmath_scale(float *x, size_t n, float factor) {
         x[i] *= factor;
 }
 
+/* The lanes of one block, added as a tree. */
+INLINE double sum_lanes(const float lanes[LANES]) {
+    double sums[LANES];
+    for (size_t lane = 0; lane < LANES; lane++)
+        sums[lane] = (double)lanes[lane];
+    for (size_t width = LANES / 2; width > 0; width /= 2)
+        for (size_t lane = 0; lane < width; lane++)
+            sums[lane] += sums[lane + width];
+    return sums[0];
+}
+
 CLONED double ft_rowmath_sum(const float *x, size_t n) {
+    float copy[BLOCK], lanes[LANES];
     double sum = 0.0;
     for (size_t i = 0; i < n; i += BLOCK) {
-        v16f block_sum = {0};
-        size_t end = min_size(n, i + BLOCK);
-        for (size_t j = i; j < end; j += LANES) {
-            v16f v;
-            load(&v, x + j, n - j, 0.0f);
-            block_sum += v;
+        const float *block = whole_block(x + i, n - i, 0.0f, copy);
+        for (size_t lane = 0; lane < LANES; lane++) {
+            float lane_sum = block[lane];
+            for (size_t j = LANES; j < BLOCK; j += LANES)
+                lane_sum += block[j + lane];
+            lanes[lane] = lane_sum;
         }
-        sum += lane_sum(&block_sum);
+        sum += sum_lanes(lanes);
     }
     return sum;
 }
 
 CLONED double ft_rowmath_sum_min(const float *x, const float *y, size_t n) {
+    float smaller[BLOCK];
     double sum = 0.0;
     for (size_t i = 0; i < n; i += BLOCK) {
-        v16f block_sum = {0};
-        size_t end = min_size(n, i + BLOCK);
-        for (size_t j = i; j < end; j += LANES) {
-            v16f a, b;
-            load(&a, x + j, n - j, 0.0f);
-            load(&b, y + j, n - j, 0.0f);
-            v16i less = a < b;
-            select(&a, &less, &a, &b);
-            block_sum += a;
-        }
-        sum += lane_sum(&block_sum);
+        size_t n_block = n - i < BLOCK ? n - i : BLOCK;
+        for (size_t j = 0; j < n_block; j++)
+            smaller[j] = x[i + j] < y[i + j] ? x[i + j] : y[i + j];
+        sum += ft_rowmath_sum(smaller, n_block);
     }
     return sum;
 }
 
 CLONED struct ft_rowmath_residual ft_rowmath_residual(const float *p, const float *q, size_t n,
                                                       float *out) {
-    struct ft_rowmath_residual result = {0};
-    v16i good = ~(v16i){0};
-    for (size_t i = 0; i < n; i += BLOCK) {
-        v16f block_sum = {0}, block_q_sum = {0};
-        size_t end = min_size(n, i + BLOCK);
-        for (size_t j = i; j < end; j += LANES) {
-            v16f a, b;
-            load(&a, p + j, n - j, 0.0f);
-            load(&b, q + j, n - j, 0.0f);
-            good &= (b >= 0.0f) & (b < INFINITY);
-            block_q_sum += b;
-            v16i greater = a > b;
-            a -= b;
-            keep(&a, &greater);
-            block_sum += a;
-            store(out + j, n - j, &a);
-        }
-        result.sum += lane_sum(&block_sum);
-        result.q_sum += lane_sum(&block_q_sum);
+    int32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        float mass = q[i];
+        bad |= !(mass >= 0.0f); /* true for a NaN too */
+        bad |= !(mass < INFINITY);
+        float excess = p[i] - mass;
+        out[i] = excess > 0.0f ? excess : 0.0f;
     }
-    result.valid = all_set(&good);
+    struct ft_rowmath_residual result = {.valid = bad == 0};
+    result.q_sum = ft_rowmath_sum(q, n);
+    result.sum = ft_rowmath_sum(out, n);
     return result;
 }
