@@ -138,11 +138,14 @@ void ft_kvseq_set_stamp(struct ft_kvseq *seq, uint64_t stamp) {
     seq->stamp = stamp;
 }
 
-int32_t ft_kvseq_token(const struct ft_kvseq_table *table, const struct ft_kvseq *seq,
-                       int32_t position) {
-    FT_ASSERT(position >= 0 && position < seq->len);
-    return ft_kvpool_tokens(
-        table->pool, seq->blocks[position / table->block_tokens])[position % table->block_tokens];
+void ft_kvseq_copy_tokens(const struct ft_kvseq_table *table, const struct ft_kvseq *seq,
+                          int32_t *out) {
+    for (int32_t start = 0; start < seq->len; start += table->block_tokens) {
+        int32_t n = seq->len - start < table->block_tokens ? seq->len - start : table->block_tokens;
+        const int32_t *tokens =
+            ft_kvpool_tokens(table->pool, seq->blocks[start / table->block_tokens]);
+        memcpy(out + start, tokens, (size_t)n * sizeof *out);
+    }
 }
 
 static int32_t last_sealed(const struct ft_kvseq *seq) {

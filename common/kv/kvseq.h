@@ -36,8 +36,9 @@ int32_t ft_kvseq_len(const struct ft_kvseq *seq); /* positions held */
 /* Block table: position i lies in blocks[i / block_tokens]. */
 const int32_t *ft_kvseq_blocks(const struct ft_kvseq *seq);
 int32_t ft_kvseq_n_blocks(const struct ft_kvseq *seq);
-int32_t ft_kvseq_token(const struct ft_kvseq_table *table, const struct ft_kvseq *seq,
-                       int32_t position);
+/* Token ids of all positions, [len]. */
+void ft_kvseq_copy_tokens(const struct ft_kvseq_table *table, const struct ft_kvseq *seq,
+                          int32_t *out);
 
 /* A number of the caller's, 0 at first: the step that last named the sequence. */
 uint64_t ft_kvseq_stamp(const struct ft_kvseq *seq);

@@ -1,0 +1,29 @@
+/* program: what both worker programs do from argv to the exit status.
+ * Owns:    loop, worker and service while it runs.
+ * Runs in: draft_worker, target_worker.
+ * Never:   logs or exits: the role does. */
+#ifndef FT_WORKER_PROGRAM_H
+#define FT_WORKER_PROGRAM_H
+
+#include "common/worker/worker.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ft_program {
+    const char *name;  /* "foretoken-target" */
+    const char *usage; /* printed before the table of parameters */
+    const struct ft_worker_role *role;
+    struct ft_param_table params; /* rows of struct ft_worker_params */
+};
+
+/* Serve until SIGTERM or SIGINT; --help and --version return at once.
+ * fail FT_E_PROC_CONFIG, FT_E_PROC_MODEL before anything is served, or why serving ended */
+enum ft_code ft_program_run(const struct ft_program *program, int argc, char **argv,
+                            struct ft_err *err);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,326 @@
+#include "common/worker/service.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/worker/step.h"
+
+#define MODULE "service"
+
+/* A step of max_num_batched_tokens ids, with biases, is far below it. */
+#define MESSAGE_BYTES_MAX ((size_t)16 << 20)
+#define ARENA_CHUNK_BYTES ((size_t)1 << 16)
+#define ARENA_BYTES_MAX ((size_t)64 << 20)
+/* Coordinator, a successor that tries, foretokenctl: a few. */
+#define CALLS_MAX 64
+/* Long enough for the status to leave; there is nothing worth waiting for. */
+#define CLOSE_GRACE_NS 100000000
+#define PATH_MAX_LEN 64
+
+enum { /* grpc_status_code as numbers */
+       STATUS_OK = 0,
+       STATUS_RESOURCE_EXHAUSTED = 8,
+       STATUS_FAILED_PRECONDITION = 9,
+       STATUS_ABORTED = 10
+};
+
+enum method { DESCRIBE, ATTACH, RELEASE, GET_STATS, STEPS, N_METHODS };
+
+struct ft_service {
+    struct ft_worker *worker;
+    struct ft_rpc_loop *loop;
+    struct ft_rpc_server *server;
+    struct ft_rpc_call *stream; /* of the coordinator; NULL: none */
+    struct ft_arena *arena;     /* of one decoded message */
+    struct ft_buf out;
+    struct ft_err failure;
+    char paths[N_METHODS][PATH_MAX_LEN];
+    struct ft_rpc_method methods[N_METHODS];
+};
+
+static void notify(const struct ft_service *service, const char *event, int32_t n_seqs) {
+    char line[160];
+    snprintf(line, sizeof line, "%s coordinator_epoch %016" PRIx64 " sequences %d", event,
+             service->worker->coordinator_epoch, n_seqs);
+    service->worker->role->notify(FT_LOG_INFO, line);
+}
+
+static void finish(struct ft_rpc_call *call, int status, const char *text) {
+    ft_rpc_call_finish(call, status, text);
+}
+
+/* Answer a unary call with what the encoder left in the buffer. */
+static void reply(struct ft_service *service, struct ft_rpc_call *call) {
+    struct ft_err err;
+    if (service->out.failed) {
+        ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory for a reply");
+        ft_rpc_call_fail(call, &err);
+        return;
+    }
+    ft_rpc_call_reply(call, ft_buf_str(&service->out));
+}
+
+/* False, and the call ended, when another epoch than the worker's is meant. */
+static bool epoch_ok(const struct ft_service *service, struct ft_rpc_call *call, uint64_t epoch) {
+    if (epoch == service->worker->epoch)
+        return true;
+    char text[160];
+    snprintf(text, sizeof text, "epoch is %016" PRIx64 ": this worker's is %016" PRIx64, epoch,
+             service->worker->epoch);
+    finish(call, STATUS_FAILED_PRECONDITION, text);
+    return false;
+}
+
+static void on_describe(struct ft_rpc_call *call, void *user, struct ft_str message) {
+    struct ft_service *service = user;
+    struct ft_wire_describe describe;
+    (void)message; /* has no fields */
+    ft_worker_describe(service->worker, &describe);
+    ft_buf_reset(&service->out);
+    ft_wire_encode_describe(&describe, &service->out);
+    reply(service, call);
+}
+
+static void on_stats(struct ft_rpc_call *call, void *user, struct ft_str message) {
+    struct ft_service *service = user;
+    struct ft_wire_worker_stats stats;
+    (void)message;
+    ft_worker_stats(service->worker, &stats);
+    ft_buf_reset(&service->out);
+    ft_wire_encode_worker_stats(&stats, &service->out);
+    reply(service, call);
+}
+
+static void on_release(struct ft_rpc_call *call, void *user, struct ft_str message) {
+    struct ft_service *service = user;
+    struct ft_wire_release release;
+    struct ft_err err;
+    ft_arena_reset(service->arena);
+    if (ft_wire_decode_release(message, service->arena, &release, &err) != FT_OK) {
+        ft_rpc_call_fail(call, &err);
+        return;
+    }
+    if (!epoch_ok(service, call, release.epoch))
+        return;
+    for (size_t i = 0; i < release.n_seq_ids; i++)
+        ft_kvseq_release(service->worker->seqs, release.seq_ids[i]);
+    ft_rpc_call_reply(call, ft_str_c("")); /* ReleaseResponse has no fields */
+}
+
+/* ---- attach ---- */
+
+static void detach(struct ft_service *service) {
+    if (service->worker->region == NULL)
+        return;
+    int32_t n = ft_kvseq_count(service->worker->seqs);
+    notify(service, "detached", n);
+    ft_worker_detach(service->worker);
+}
+
+/* The stream of a coordinator that attaches anew is one that it gave up: end it. Another
+ * coordinator's keeps the worker. */
+static bool clear_stream(struct ft_service *service, const struct ft_wire_attach *attach) {
+    if (service->stream == NULL)
+        return true;
+    if (service->worker->coordinator_epoch != attach->coordinator_epoch)
+        return false;
+    struct ft_rpc_call *stream = service->stream;
+    service->stream = NULL;
+    finish(stream, STATUS_ABORTED, "the coordinator attached anew");
+    return true;
+}
+
+/* False when refused, and the call ended. */
+static bool attach_anew(struct ft_service *service, struct ft_rpc_call *call,
+                        const struct ft_wire_attach *attach) {
+    struct ft_err err;
+    if (!clear_stream(service, attach)) {
+        finish(call, STATUS_RESOURCE_EXHAUSTED, "another coordinator's step stream is open");
+        return false;
+    }
+    detach(service);
+    if (ft_worker_attach(service->worker, attach->coordinator_epoch, &err) != FT_OK) {
+        ft_rpc_call_fail(call, &err);
+        return false;
+    }
+    notify(service, "attached", 0);
+    return true;
+}
+
+/* The coordinator has mapped the region: its name is needed no more. */
+static bool attach_mapped(struct ft_service *service, struct ft_rpc_call *call,
+                          const struct ft_wire_attach *attach) {
+    struct ft_worker *worker = service->worker;
+    if (worker->region == NULL || worker->coordinator_epoch != attach->coordinator_epoch) {
+        finish(call, STATUS_FAILED_PRECONDITION,
+               "mapped is set, but this coordinator has nothing attached");
+        return false;
+    }
+    ft_region_unlink(worker->region);
+    return true;
+}
+
+static void on_attach(struct ft_rpc_call *call, void *user, struct ft_str message) {
+    struct ft_service *service = user;
+    struct ft_wire_attach attach;
+    struct ft_err err;
+    ft_arena_reset(service->arena);
+    if (ft_wire_decode_attach(message, service->arena, &attach, &err) != FT_OK) {
+        ft_rpc_call_fail(call, &err);
+        return;
+    }
+    if (!epoch_ok(service, call, attach.epoch))
+        return;
+    if (!(attach.mapped ? attach_mapped : attach_anew)(service, call, &attach))
+        return;
+    const struct ft_region *region = service->worker->region;
+    struct ft_wire_attached attached = {ft_str_c(ft_region_name(region)), ft_region_bytes(region)};
+    ft_buf_reset(&service->out);
+    ft_wire_encode_attached(&attached, &service->out);
+    reply(service, call);
+}
+
+/* ---- the step stream ---- */
+
+static void on_stream_open(struct ft_rpc_call *call, void *user) {
+    struct ft_service *service = user;
+    if (service->stream != NULL)
+        finish(call, STATUS_RESOURCE_EXHAUSTED, "a step stream is open: there is one at a time");
+    else if (service->worker->region == NULL)
+        finish(call, STATUS_FAILED_PRECONDITION, "no region is attached: call Attach first");
+    else
+        service->stream = call;
+}
+
+static void give_up(struct ft_service *service, struct ft_rpc_call *call,
+                    const struct ft_err *err) {
+    ft_rpc_call_fail(call, err);
+    service->failure = *err;
+    ft_rpc_loop_stop(service->loop);
+}
+
+static void on_step(struct ft_rpc_call *call, void *user, struct ft_str message) {
+    struct ft_service *service = user;
+    struct ft_wire_step step;
+    struct ft_wire_step_reply step_reply;
+    struct ft_err err = {0};
+    if (call != service->stream || service->failure.code != FT_OK)
+        return; /* refused or over: what still arrives is not for us */
+    ft_arena_reset(service->arena);
+    if (ft_wire_decode_step(message, service->arena, &step, &err) != FT_OK) {
+        ft_rpc_call_fail(call, &err);
+        return;
+    }
+    if (!epoch_ok(service, call, step.epoch))
+        return;
+    if (ft_step_execute(service->worker, &step, &step_reply, &err) != FT_OK) {
+        give_up(service, call, &err);
+        return;
+    }
+    ft_buf_reset(&service->out);
+    ft_wire_encode_step_reply(&step_reply, &service->out);
+    enum ft_code code = FT_OK;
+    if (service->out.failed)
+        code = ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory for a reply");
+    else if ((code = ft_rpc_call_send(call, ft_buf_str(&service->out))) != FT_OK)
+        ft_err_set(&err, code, MODULE, "the coordinator does not read its replies");
+    if (code != FT_OK)
+        ft_rpc_call_fail(call, &err);
+}
+
+static void on_half_close(struct ft_rpc_call *call, void *user) {
+    (void)user;
+    finish(call, STATUS_OK, NULL);
+}
+
+static void on_stream_gone(struct ft_rpc_call *call, void *user) {
+    struct ft_service *service = user;
+    if (call != service->stream)
+        return;
+    service->stream = NULL;
+    detach(service);
+}
+
+/* ---- open and close ---- */
+
+static void fill_methods(struct ft_service *service) {
+    static const struct {
+        const char *name;
+        void (*on_message)(struct ft_rpc_call *call, void *user, struct ft_str message);
+    } rows[N_METHODS] = {
+        [DESCRIBE] = {"Describe", on_describe},
+        [ATTACH] = {"Attach", on_attach},
+        [RELEASE] = {"Release", on_release},
+        [GET_STATS] = {"GetStats", on_stats},
+        [STEPS] = {NULL, on_step},
+    };
+    const struct ft_worker_role *role = service->worker->role;
+    for (int i = 0; i < N_METHODS; i++) {
+        const char *name = rows[i].name != NULL ? rows[i].name : role->step_method;
+        int n = snprintf(service->paths[i], PATH_MAX_LEN, "%s%s", role->service, name);
+        FT_ASSERT(n > 0 && n < PATH_MAX_LEN);
+        service->methods[i] = (struct ft_rpc_method){
+            .path = service->paths[i],
+            .kind = FT_RPC_UNARY,
+            .on_message = rows[i].on_message,
+        };
+    }
+    service->methods[STEPS].kind = FT_RPC_BIDI;
+    service->methods[STEPS].on_open = on_stream_open;
+    service->methods[STEPS].on_half_close = on_half_close;
+    service->methods[STEPS].on_gone = on_stream_gone;
+}
+
+static enum ft_code open_server(struct ft_service *service, struct ft_err *err) {
+    struct ft_rpc_server_opts opts = {
+        .methods = service->methods,
+        .n_methods = N_METHODS,
+        .service = service,
+        .message_max = MESSAGE_BYTES_MAX,
+        .calls_max = CALLS_MAX,
+    };
+    enum ft_code code = ft_rpc_server_create(&service->server, service->loop, &opts, err);
+    if (code == FT_OK)
+        code = ft_rpc_server_listen(service->server, service->worker->params->listen, NULL, err);
+    if (code == FT_OK)
+        code = ft_rpc_server_start(service->server, err);
+    return code;
+}
+
+enum ft_code ft_service_open(struct ft_service **out, struct ft_rpc_loop *loop,
+                             struct ft_worker *worker, struct ft_err *err) {
+    struct ft_service *service = calloc(1, sizeof *service);
+    if (service == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
+    service->worker = worker;
+    service->loop = loop;
+    ft_buf_init(&service->out, MESSAGE_BYTES_MAX);
+    fill_methods(service);
+    service->arena = ft_arena_create(ARENA_CHUNK_BYTES, ARENA_BYTES_MAX);
+    enum ft_code code = service->arena != NULL
+                            ? open_server(service, err)
+                            : ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
+    if (code != FT_OK) {
+        ft_service_close(&service);
+        return code;
+    }
+    *out = service;
+    return FT_OK;
+}
+
+void ft_service_close(struct ft_service **service) {
+    if (*service == NULL)
+        return;
+    if ((*service)->server != NULL)
+        ft_rpc_server_close(&(*service)->server, CLOSE_GRACE_NS);
+    detach(*service);
+    ft_arena_destroy(&(*service)->arena);
+    ft_buf_fini(&(*service)->out);
+    free(*service);
+    *service = NULL;
+}
+
+const struct ft_err *ft_service_failure(const struct ft_service *service) {
+    return &service->failure;
+}

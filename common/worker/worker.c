@@ -1,0 +1,212 @@
+#include "common/worker/worker.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/worker/step.h"
+
+#define MODULE "worker"
+
+/* Sequences that may be held, in multiples of those of one step: a coordinator releases by a call
+ * of its own, which may arrive after the step that starts the successors. */
+#define SEQS_PER_STEP_SEQ 4
+
+static enum ft_code check_params(const struct ft_worker_params *params, struct ft_err *err) {
+    if (params->model[0] == 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
+    if (params->kv_cache_bytes <= 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "kv_cache_bytes is %lld: must be at least 1",
+                          (long long)params->kv_cache_bytes);
+    return FT_OK;
+}
+
+static int32_t step_rows_max(const struct ft_worker_role *role,
+                             const struct ft_worker_params *params) {
+    if (params->max_step_rows > 0)
+        return params->max_step_rows;
+    return params->max_num_seqs * role->rows_per_seq;
+}
+
+static enum ft_code read_fingerprint(struct ft_worker *worker, struct ft_err *err) {
+    struct ft_tokenizer *tokenizer = NULL;
+    enum ft_code code = ft_tokenizer_open(&tokenizer, worker->params->model, err);
+    if (code != FT_OK)
+        return code;
+    memcpy(worker->fingerprint, ft_tokenizer_fingerprint(tokenizer), sizeof worker->fingerprint);
+    ft_tokenizer_close(&tokenizer);
+    return FT_OK;
+}
+
+static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
+    const struct ft_worker_params *params = worker->params;
+    struct ft_model_opts opts = {
+        .dir = params->model,
+        .device = params->device,
+        .n_threads = params->num_threads,
+        .max_model_len = params->max_model_len,
+        .kv_bytes = params->kv_cache_bytes,
+        .max_step_tokens = params->max_num_batched_tokens,
+        /* A draft step wants one row of each sequence, however small its share of the region. */
+        .max_step_rows = worker->step_rows_max > params->max_num_seqs ? worker->step_rows_max
+                                                                      : params->max_num_seqs,
+    };
+    enum ft_code code = ft_model_open(&worker->model, &opts, err);
+    if (code != FT_OK)
+        return code;
+    worker->vocab_size = ft_model_config(worker->model)->vocab_size;
+    worker->len_max = ft_model_max_len(worker->model);
+    return FT_OK;
+}
+
+static enum ft_code open_kv(struct ft_worker *worker, struct ft_err *err) {
+    struct ft_kvpool_opts pool_opts = {
+        .n_blocks = ft_model_kv_blocks(worker->model),
+        .block_tokens = FT_KV_BLOCK_TOKENS,
+        .prefix_caching = worker->params->enable_prefix_caching,
+        .seed = worker->epoch,
+    };
+    enum ft_code code = ft_kvpool_create(&worker->pool, &pool_opts, err);
+    if (code != FT_OK)
+        return code;
+    struct ft_kvseq_opts seq_opts = {worker->pool, worker->params->max_num_seqs * SEQS_PER_STEP_SEQ,
+                                     worker->len_max};
+    return ft_kvseq_create(&worker->seqs, &seq_opts, err);
+}
+
+static enum ft_code make_region(const struct ft_worker *worker, struct ft_region **out,
+                                struct ft_err *err) {
+    struct ft_region_layout layout = {worker->epoch, worker->step_rows_max, worker->vocab_size};
+    enum ft_code code = ft_region_create(out, &layout, err);
+    return code == FT_OK ? code : ft_err_prefix(err, "region (max_step_rows %d)", layout.n_rows);
+}
+
+/* Everything past the model itself. */
+static enum ft_code open_rest(struct ft_worker *worker, struct ft_err *err) {
+    enum ft_code code = open_kv(worker, err);
+    if (code != FT_OK)
+        return code;
+    worker->step = ft_step_create(worker->params->max_num_seqs);
+    if (worker->step == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for steps");
+    /* A region that cannot be had is an error now, and not when a coordinator comes. */
+    struct ft_region *probe = NULL;
+    code = make_region(worker, &probe, err);
+    if (code != FT_OK)
+        return code;
+    ft_region_close(&probe);
+    return worker->role->open(worker, err);
+}
+
+enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role *role,
+                            const struct ft_worker_params *params, struct ft_err *err) {
+    enum ft_code code = check_params(params, err);
+    if (code != FT_OK)
+        return code;
+    struct ft_worker *worker = calloc(1, sizeof *worker);
+    if (worker == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
+    worker->role = role;
+    worker->params = params;
+    worker->epoch = ft_clock_random_u64();
+    worker->step_rows_max = step_rows_max(role, params);
+    code = open_model(worker, err);
+    if (code == FT_OK)
+        code = read_fingerprint(worker, err);
+    if (code == FT_OK)
+        code = open_rest(worker, err);
+    if (code != FT_OK) {
+        ft_worker_close(&worker);
+        return code;
+    }
+    *out = worker;
+    return FT_OK;
+}
+
+void ft_worker_close(struct ft_worker **worker) {
+    if (*worker == NULL)
+        return;
+    struct ft_worker *w = *worker;
+    if (w->role_state != NULL)
+        w->role->close(w);
+    ft_region_close(&w->region);
+    ft_step_destroy(&w->step);
+    ft_kvseq_destroy(&w->seqs);
+    ft_kvpool_destroy(&w->pool);
+    ft_model_close(&w->model);
+    free(w);
+    *worker = NULL;
+}
+
+enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epoch,
+                              struct ft_err *err) {
+    struct ft_region *region = NULL;
+    enum ft_code code = make_region(worker, &region, err);
+    if (code != FT_OK)
+        return code;
+    ft_worker_detach(worker);
+    worker->region = region;
+    worker->coordinator_epoch = coordinator_epoch;
+    return FT_OK;
+}
+
+int32_t ft_worker_detach(struct ft_worker *worker) {
+    ft_region_close(&worker->region);
+    worker->coordinator_epoch = 0;
+    return ft_kvseq_release_all(worker->seqs);
+}
+
+void ft_worker_describe(const struct ft_worker *worker, struct ft_wire_describe *out) {
+    const struct ft_model_config *config = ft_model_config(worker->model);
+    const struct ft_weights *weights = ft_model_weights(worker->model);
+    *out = (struct ft_wire_describe){
+        .epoch = worker->epoch,
+        .role = ft_str_c(worker->role->name),
+        .model_dir = ft_str_c(worker->params->model),
+        .architecture = ft_str_c(config->architecture),
+        .vocab_size = (uint32_t)worker->vocab_size,
+        .tokenizer_fingerprint = {(const char *)worker->fingerprint, sizeof worker->fingerprint},
+        .max_model_len = (uint32_t)worker->len_max,
+        .kv_block_tokens = FT_KV_BLOCK_TOKENS,
+        .kv_blocks_total = (uint64_t)ft_kvpool_total(worker->pool),
+        .dtype = ft_str_c(ft_dtype_name(weights->dtype)),
+        .backend = ft_str_c(ft_model_backend(worker->model)),
+        .device_uuid = ft_str_c(""),
+        .n_parameters = weights->n_parameters,
+        .weight_bytes = weights->bytes,
+        .max_step_tokens = (uint32_t)worker->params->max_num_batched_tokens,
+        .max_step_sequences = (uint32_t)worker->params->max_num_seqs,
+        .max_step_rows = (uint32_t)worker->step_rows_max,
+        .max_draft_len = (uint32_t)worker->role->max_draft_len,
+        .version = ft_str_c(FT_VERSION),
+    };
+}
+
+/* Second number of /proc/self/statm, in pages; 0 when it cannot be read. */
+static uint64_t resident_bytes(void) {
+    FILE *file = fopen("/proc/self/statm", "re");
+    if (file == NULL)
+        return 0;
+    unsigned long long pages = 0;
+    if (fscanf(file, "%*u %llu", &pages) != 1)
+        pages = 0;
+    fclose(file);
+    return (uint64_t)pages * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+void ft_worker_stats(const struct ft_worker *worker, struct ft_wire_worker_stats *out) {
+    *out = (struct ft_wire_worker_stats){
+        .epoch = worker->epoch,
+        .steps = worker->stats.steps,
+        .step_tokens = worker->stats.step_tokens,
+        .step_nanos = worker->stats.step_nanos,
+        .kv_blocks_total = (uint64_t)ft_kvpool_total(worker->pool),
+        .kv_blocks_free = (uint64_t)ft_kvpool_free(worker->pool),
+        .kv_blocks_cached = (uint64_t)ft_kvpool_cached(worker->pool),
+        .sequences = (uint32_t)ft_kvseq_count(worker->seqs),
+        .resident_bytes = resident_bytes(),
+    };
+}

@@ -1,0 +1,94 @@
+/* worker: one model with its KV pool, and what a coordinator is attached to.
+ * Owns:    model, pool, sequences, region, scratch of a step; from open to close.
+ * Runs in: draft_worker, target_worker; loop thread only.
+ * Never:   knows requests, text or clients; logs token ids. */
+#ifndef FT_WORKER_WORKER_H
+#define FT_WORKER_WORKER_H
+
+#include "common/base/arena.h"
+#include "common/base/log.h"
+#include "common/ipc/region.h"
+#include "common/kv/kvseq.h"
+#include "common/model/model.h"
+#include "common/text/tokenizer.h"
+#include "common/wire/worker.h"
+#include "common/worker/params.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct ft_worker;
+struct ft_step;
+
+/* What one sequence of a step asks for, beside its tokens. */
+struct ft_step_need {
+    int32_t n_logits;  /* logits rows of its last positions, from the first forward pass */
+    int32_t n_rows;    /* rows of the region */
+    int32_t n_reserve; /* positions of KV that the step appends after the tokens */
+    int32_t n_drafted; /* tokens that must still fit the context behind them */
+};
+
+/* The variation point between the two workers; see target_worker/ and draft_worker/. */
+struct ft_worker_role {
+    const char *name;    /* "target", "draft" */
+    const char *service; /* path prefix, FT_WIRE_*_SERVICE */
+    const char *step_method;
+    int32_t rows_per_seq; /* region rows that one sequence can fill */
+    int32_t max_draft_len;
+    /* Take and give back worker->role_state. */
+    enum ft_code (*open)(struct ft_worker *worker, struct ft_err *err);
+    void (*close)(struct ft_worker *worker);
+    /* Check the fields of a sequence step that only this role reads. fail FT_E_REQ_INVALID */
+    enum ft_code (*plan)(const struct ft_worker *worker, const struct ft_wire_seq_step *in,
+                         struct ft_step_need *need, struct ft_err *err);
+    /* Compute the planned sequences and write rows and results. A failure is the process's. */
+    enum ft_code (*run)(struct ft_worker *worker, struct ft_step *step, struct ft_err *err);
+    /* One line of the worker's life cycle, for the log. */
+    void (*notify)(enum ft_log_level level, const char *line);
+};
+
+struct ft_worker_stats {
+    uint64_t steps;
+    uint64_t step_tokens; /* positions computed */
+    uint64_t step_nanos;
+};
+
+struct ft_worker {
+    const struct ft_worker_role *role;
+    const struct ft_worker_params *params;
+    uint64_t epoch;
+    struct ft_model *model;
+    int32_t vocab_size;
+    int32_t len_max; /* positions of one sequence */
+    int32_t step_rows_max;
+    unsigned char fingerprint[FT_TOKENIZER_FINGERPRINT_BYTES];
+    struct ft_kvpool *pool;
+    struct ft_kvseq_table *seqs;
+    struct ft_region *region; /* NULL while no coordinator is attached */
+    uint64_t coordinator_epoch;
+    struct ft_worker_stats stats;
+    struct ft_step *step; /* scratch */
+    void *role_state;
+};
+
+/* Load the model and take all memory. params and role are borrowed.
+ * fail FT_E_PROC_CONFIG names the parameter; FT_E_PROC_MODEL names the file; FT_E_PROC_MEMORY;
+ *      FT_E_PROC_OS: no shared memory for the region */
+enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role *role,
+                            const struct ft_worker_params *params, struct ft_err *err);
+void ft_worker_close(struct ft_worker **worker);
+
+/* A fresh region for a coordinator; the one before is closed and every sequence dropped. */
+enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epoch,
+                              struct ft_err *err);
+/* The coordinator is gone: drop its sequences and the region. Returns how many sequences. */
+int32_t ft_worker_detach(struct ft_worker *worker);
+
+void ft_worker_describe(const struct ft_worker *worker, struct ft_wire_describe *out);
+void ft_worker_stats(const struct ft_worker *worker, struct ft_wire_worker_stats *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,267 @@
+#include "draft_worker/draft.h"
+
+#include <stdlib.h>
+
+#include "common/spec/philox.h"
+#include "common/spec/transform.h"
+#include "common/worker/step.h"
+
+#define MODULE "draft"
+#define ROW_FLOATS 16 /* what a row stride must be a multiple of */
+
+/* One sequence that is drafting. Its row of the scratch logits is its place in the list. */
+struct drafting {
+    struct ft_step_seq *s;
+    struct ft_sampling sampling;
+    struct ft_counts *counts; /* NULL without penalties */
+    bool greedy;
+    int32_t ids[FT_DRAFT_LEN_MAX];
+    int32_t n_ids;
+    int32_t position; /* absolute, of the next token */
+};
+
+struct role_state {
+    struct ft_transform *transform;
+    float *logits; /* [max_num_seqs, row_stride] */
+    int64_t row_stride;
+    int32_t *tokens;           /* [len_max] of one sequence, to count them */
+    struct ft_counts **counts; /* [max_num_seqs] */
+    int32_t n_counts;
+    struct drafting *drafting; /* [max_num_seqs] */
+};
+
+static void close_role(struct ft_worker *worker) {
+    struct role_state *state = worker->role_state;
+    if (state == NULL)
+        return;
+    for (int32_t i = 0; i < state->n_counts; i++)
+        ft_counts_destroy(&state->counts[i]);
+    free(state->counts);
+    free(state->drafting);
+    free(state->tokens);
+    free(state->logits);
+    ft_transform_destroy(&state->transform);
+    free(state);
+    worker->role_state = NULL;
+}
+
+static bool fill_state(struct role_state *state, const struct ft_worker *worker) {
+    size_t n_seqs = (size_t)worker->params->max_num_seqs;
+    state->row_stride = (worker->vocab_size + (int64_t)ROW_FLOATS - 1) / ROW_FLOATS * ROW_FLOATS;
+    state->transform = ft_transform_create(worker->vocab_size);
+    state->logits = aligned_alloc(64, n_seqs * (size_t)state->row_stride * sizeof(float));
+    state->tokens = calloc((size_t)worker->len_max, sizeof *state->tokens);
+    state->drafting = calloc(n_seqs, sizeof *state->drafting);
+    state->counts = calloc(n_seqs, sizeof(struct ft_counts *));
+    if (state->transform == NULL || state->logits == NULL || state->tokens == NULL ||
+        state->drafting == NULL || state->counts == NULL)
+        return false;
+    for (; state->n_counts < (int32_t)n_seqs; state->n_counts++)
+        if ((state->counts[state->n_counts] = ft_counts_create()) == NULL)
+            return false;
+    return true;
+}
+
+static enum ft_code open_role(struct ft_worker *worker, struct ft_err *err) {
+    struct role_state *state = calloc(1, sizeof *state);
+    worker->role_state = state;
+    if (state == NULL || !fill_state(state, worker)) {
+        close_role(worker);
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %d rows of %d logits",
+                          worker->params->max_num_seqs, worker->vocab_size);
+    }
+    return FT_OK;
+}
+
+/* ---- plan ---- */
+
+static bool is_greedy(const struct ft_wire_seq_step *in) {
+    return !in->has_sampling || ft_sampling_is_greedy(&in->sampling);
+}
+
+static enum ft_code plan(const struct ft_worker *worker, const struct ft_wire_seq_step *in,
+                         struct ft_step_need *need, struct ft_err *err) {
+    (void)worker;
+    if (in->n_logits > 0)
+        return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "n_logits is %u: a draft gives no logits",
+                          in->n_logits);
+    if (in->draft_len > FT_DRAFT_LEN_MAX)
+        return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "draft_len is %u: must be 0 to %d",
+                          in->draft_len, FT_DRAFT_LEN_MAX);
+    if (in->draft_len > 0 && in->n_tokens == 0)
+        return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                          "draft_len is %u without tokens: drafting starts behind a token",
+                          in->draft_len);
+    int32_t n = (int32_t)in->draft_len;
+    *need = (struct ft_step_need){
+        .n_logits = n > 0 ? 1 : 0,
+        .n_rows = is_greedy(in) ? 0 : n,
+        .n_reserve = n > 1 ? n - 1 : 0, /* the last drafted token is not fed */
+        .n_drafted = n,
+    };
+    return FT_OK;
+}
+
+/* ---- run ---- */
+
+static enum ft_code count_tokens(struct ft_worker *worker, struct drafting *d, struct ft_err *err) {
+    struct role_state *state = worker->role_state;
+    size_t len = (size_t)ft_kvseq_len(d->s->seq);
+    size_t n_prompt = d->s->in->n_prompt < len ? d->s->in->n_prompt : len;
+    ft_kvseq_copy_tokens(worker->seqs, d->s->seq, state->tokens);
+    ft_counts_reset(d->counts);
+    if (!ft_counts_add_prompt(d->counts, state->tokens, n_prompt) ||
+        !ft_counts_add_output(d->counts, state->tokens + n_prompt, len - n_prompt))
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory to count %zu tokens", len);
+    return FT_OK;
+}
+
+static enum ft_code begin(struct ft_worker *worker, struct ft_step_seq *s, int32_t idx,
+                          struct ft_err *err) {
+    struct role_state *state = worker->role_state;
+    struct drafting *d = &state->drafting[idx];
+    *d = (struct drafting){
+        .s = s,
+        .sampling = s->in->has_sampling ? s->in->sampling : ft_sampling_default(),
+        .greedy = is_greedy(s->in),
+        .position = ft_kvseq_len(s->seq),
+    };
+    if (d->greedy)
+        d->sampling.temperature = 0.0f;
+    if (!ft_sampling_has_penalties(&d->sampling))
+        return FT_OK;
+    d->counts = state->counts[idx];
+    return count_tokens(worker, d, err);
+}
+
+/* The next token of one sequence from its logits; a sampled one leaves q in its region row. */
+static enum ft_code propose(struct ft_worker *worker, const struct ft_step *step,
+                            struct drafting *d, const float *logits, struct ft_err *err) {
+    struct role_state *state = worker->role_state;
+    struct ft_row_context context = {
+        .sampling = &d->sampling,
+        .counts = d->counts,
+        .drafted = d->ids,
+        .n_drafted = (size_t)d->n_ids,
+    };
+    int32_t id = -1;
+    enum ft_code code;
+    if (d->greedy) {
+        code =
+            ft_transform_argmax(state->transform, logits, worker->vocab_size, &context, &id, err);
+    } else {
+        float *q = ft_region_row_mut(worker->region, step->generation,
+                                     (int64_t)d->s->out->first_row + d->n_ids);
+        code = ft_transform_row(state->transform, logits, worker->vocab_size, &context, q, err);
+        if (code == FT_OK)
+            id = ft_transform_draw(
+                q, worker->vocab_size,
+                ft_philox_uniform(d->sampling.seed, (uint64_t)d->position, FT_PHILOX_PROPOSE, 0));
+        if (code == FT_OK && id < 0)
+            code = ft_err_set(err, FT_E_REQ_NUMERIC, MODULE, "nothing to draw from");
+    }
+    if (code != FT_OK)
+        return ft_err_prefix(err, "position %d", d->position);
+    d->ids[d->n_ids++] = id;
+    d->position++;
+    return FT_OK;
+}
+
+/* Feed the token drafted last; its position was reserved when the step was planned. */
+static enum ft_code feed(struct ft_worker *worker, struct drafting *d, struct ft_batch_seq *batch,
+                         struct ft_err *err) {
+    int32_t *id = &d->ids[d->n_ids - 1], n_hit;
+    struct ft_kvseq_tokens tokens = {.ids = id, .n = 1, .n_compute = 1};
+    int32_t start = ft_kvseq_len(d->s->seq);
+    enum ft_code code = ft_kvseq_append(worker->seqs, d->s->seq, &tokens, &n_hit, err);
+    if (code != FT_OK)
+        return ft_err_set(err, FT_E_PROC_INTERNAL, MODULE, "a reserved position was not there");
+    *batch = (struct ft_batch_seq){
+        .blocks = ft_kvseq_blocks(d->s->seq),
+        .start = start,
+        .tokens = id,
+        .n_tokens = 1,
+        .n_logits = 1,
+    };
+    return FT_OK;
+}
+
+static enum ft_code end(struct ft_step *step, struct drafting *d, struct ft_err *err) {
+    size_t n = (size_t)d->n_ids;
+    int32_t *ids = ft_arena_calloc(step->arena, n, sizeof *ids);
+    if (ids == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %zu drafted ids", n);
+    for (size_t i = 0; i < n; i++)
+        ids[i] = d->ids[i];
+    d->s->out->draft_ids = ids;
+    d->s->out->n_draft_ids = n;
+    d->s->out->cached = (uint32_t)ft_kvseq_len(d->s->seq);
+    return FT_OK;
+}
+
+/* One token for each of the n sequences that draft; leaves those that go on in front, with their
+ * batch entries, and returns in *n how many they are. */
+static enum ft_code advance(struct ft_worker *worker, struct ft_step *step, int32_t *n,
+                            struct ft_err *err) {
+    struct role_state *state = worker->role_state;
+    int32_t n_on = 0;
+    for (int32_t i = 0; i < *n; i++) {
+        struct drafting *d = &state->drafting[i];
+        struct ft_err seq_err = {0};
+        enum ft_code code =
+            propose(worker, step, d, state->logits + i * state->row_stride, &seq_err);
+        if (code != FT_OK) {
+            ft_step_fail_seq(worker, d->s,
+                             code == FT_E_REQ_NUMERIC ? FT_WIRE_SEQ_NUMERIC : FT_WIRE_SEQ_INVALID,
+                             seq_err.text);
+            continue;
+        }
+        if (d->n_ids == (int32_t)d->s->in->draft_len) {
+            code = end(step, d, err);
+        } else {
+            state->drafting[n_on] = *d;
+            code = feed(worker, &state->drafting[n_on], &step->batch[n_on], err);
+            n_on++;
+        }
+        if (code != FT_OK)
+            return code;
+    }
+    *n = n_on;
+    return FT_OK;
+}
+
+static enum ft_code run(struct ft_worker *worker, struct ft_step *step, struct ft_err *err) {
+    struct role_state *state = worker->role_state;
+    int32_t n = 0;
+    enum ft_code code = FT_OK;
+    for (int32_t i = 0; code == FT_OK && i < step->n_seqs; i++) {
+        step->batch[i] = ft_step_batch_seq(&step->seqs[i]);
+        if (step->seqs[i].need.n_logits > 0)
+            code = begin(worker, &step->seqs[i], n++, err);
+    }
+    if (code == FT_OK)
+        code = ft_step_forward(worker, step->n_seqs, state->logits, state->row_stride, err);
+    while (code == FT_OK && n > 0) {
+        code = advance(worker, step, &n, err);
+        if (code == FT_OK)
+            code = ft_step_forward(worker, n, state->logits, state->row_stride, err);
+    }
+    return code;
+}
+
+static void notify(enum ft_log_level level, const char *line) {
+    ft_log(level, "%s", line);
+}
+
+const struct ft_worker_role dw_draft_role = {
+    .name = "draft",
+    .service = FT_WIRE_DRAFT_SERVICE,
+    .step_method = "DraftStep",
+    .rows_per_seq = FT_DRAFT_LEN_MAX,
+    .max_draft_len = FT_DRAFT_LEN_MAX,
+    .open = open_role,
+    .close = close_role,
+    .plan = plan,
+    .run = run,
+    .notify = notify,
+};

@@ -1,0 +1,25 @@
+/* foretoken-draft: drafts tokens with the draft model. */
+#include "common/worker/program.h"
+#include "draft_worker/draft.h"
+
+static const struct ft_param k_params[] = {
+#define X FT_WORKER_PARAM_ROW
+#include "common/worker/params.def"
+#include "draft_worker/params.def"
+#undef X
+};
+
+int main(int argc, char **argv) {
+    static const struct ft_program program = {
+        .name = "foretoken-draft",
+        .usage = "foretoken-draft --model DIR --listen unix:PATH [options]",
+        .role = &dw_draft_role,
+        .params = {k_params, sizeof k_params / sizeof k_params[0]},
+    };
+    struct ft_err err = {0};
+    ft_log_init(program.role->name, FT_LOG_INFO);
+    enum ft_code code = ft_program_run(&program, argc, argv, &err);
+    if (code != FT_OK)
+        ft_error("failed reason \"%s\"", err.text);
+    return ft_code_exit_status(code);
+}
