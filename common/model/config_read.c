@@ -29,7 +29,7 @@ static void show_value(const json_t *value, char out[VALUE_SHOWN_MAX + 4]) {
                  json_is_object(value) ? json_object_size(value) : json_array_size(value));
         return;
     }
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(9));
     bool is_long = text != NULL && strlen(text) > VALUE_SHOWN_MAX;
     snprintf(out, VALUE_SHOWN_MAX + 4, "%.*s%s", VALUE_SHOWN_MAX, text == NULL ? "?" : text,
              is_long ? "..." : "");
