@@ -18,23 +18,28 @@ struct ft_model;
 
 struct ft_model_opts {
     const char *dir;
-    const char *device;       /* "cpu"; see common/gpu/device.h */
-    int32_t n_threads;        /* CPU device; 0: one per core */
-    int32_t max_model_len;    /* 0: the model's own; larger than its own is refused */
-    int64_t kv_bytes;         /* budget; at least one block and at most what max_blocks needs */
-    int32_t max_step_tokens;  /* positions computed in one forward, all sequences together */
-    int32_t max_step_rows;    /* logits rows of one forward */
+    const char *device;      /* "cpu", "cpu:avx2", ...; see common/gpu/device.h */
+    int32_t n_threads;       /* CPU device; 0: one per core */
+    int32_t max_model_len;   /* 0: the model's own; larger than its own is refused */
+    int64_t kv_bytes;        /* budget; at least one block and at most what max_blocks needs */
+    int32_t max_step_tokens; /* positions computed in one forward, all sequences together */
+    int32_t max_step_rows;   /* logits rows of one forward */
 };
 
 /* fail FT_E_PROC_MODEL, FT_E_PROC_CONFIG (names the option), FT_E_PROC_MEMORY */
 enum ft_code ft_model_open(struct ft_model **out, const struct ft_model_opts *opts,
                            struct ft_err *err);
+/* The same with weights that are there already, whatever their source; opts->dir is not read.
+ * weights must outlive the model and are the caller's to close; config is copied. */
+enum ft_code ft_model_open_weights(struct ft_model **out, const struct ft_model_config *config,
+                                   const struct ft_weights *weights,
+                                   const struct ft_model_opts *opts, struct ft_err *err);
 void ft_model_close(struct ft_model **model);
 
 const struct ft_model_config *ft_model_config(const struct ft_model *model);
 const struct ft_weights *ft_model_weights(const struct ft_model *model);
 int32_t ft_model_max_len(const struct ft_model *model);
-int32_t ft_model_kv_blocks(const struct ft_model *model); /* ids 0 .. n - 1 */
+int32_t ft_model_kv_blocks(const struct ft_model *model);   /* ids 0 .. n - 1 */
 const char *ft_model_backend(const struct ft_model *model); /* "cpu avx512, 2 threads" */
 
 struct ft_batch_seq {
@@ -52,8 +57,7 @@ struct ft_batch_seq {
  * The bits of a row depend only on weights and that sequence's tokens (DESIGN 7).
  * fail FT_E_PROC_INTERNAL for limits of opts that the caller broke; nothing is written. */
 enum ft_code ft_model_forward(struct ft_model *model, const struct ft_batch_seq *seqs,
-                              int32_t n_seqs, float *rows, int64_t row_stride,
-                              struct ft_err *err);
+                              int32_t n_seqs, float *rows, int64_t row_stride, struct ft_err *err);
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,188 @@
+/* kernels_linear: y = x W^T for few or many rows of x, W read once, in place.
+ * Owns:    nothing.
+ * Runs in: any thread; written in the vocabulary of a vec_*.h that is included before.
+ * Never:   sums a dot product in another order than this: lane i takes elements i, i + lanes,
+ *          i + 2 lanes, ... one after the other, then v_sum4 adds the lanes up. Tiles of any
+ *          shape do that, so their shape is a matter of speed alone. */
+#ifndef FT_GPU_CPU_KERNELS_LINEAR_H
+#define FT_GPU_CPU_KERNELS_LINEAR_H
+
+#include "common/gpu/cpu/kernels_rows.h"
+
+/* Rows of x that go through a row group together stay in the second-level cache. */
+#define LINEAR_CACHE_BYTES (256 * 1024)
+
+/* Four rows of a matrix against some rows of x. */
+struct linear_tile {
+    const char *w[FT_ISA_ROW_GROUP];
+    const float *x;
+    int64_t x_stride;
+    int32_t n_in;
+    int64_t ahead; /* bytes: where the next row group will be read */
+};
+
+struct vec4 {
+    vec r[FT_ISA_ROW_GROUP];
+};
+
+/* One vector of the four rows against n rows of x. */
+INLINE void tile_step(struct vec4 *sums, struct vec4 w, const float *x, int64_t x_stride, int n) {
+    for (int m = 0; m < n; m++) {
+        vec a = v_load(x + m * x_stride);
+        sums[m].r[0] = v_fma(w.r[0], a, sums[m].r[0]);
+        sums[m].r[1] = v_fma(w.r[1], a, sums[m].r[1]);
+        sums[m].r[2] = v_fma(w.r[2], a, sums[m].r[2]);
+        sums[m].r[3] = v_fma(w.r[3], a, sums[m].r[3]);
+    }
+}
+
+INLINE struct vec4 tile_weights(const struct linear_tile *t, int64_t at, enum ft_elem elem) {
+    return (struct vec4){{load_elem(t->w[0] + at, elem), load_elem(t->w[1] + at, elem),
+                          load_elem(t->w[2] + at, elem), load_elem(t->w[3] + at, elem)}};
+}
+
+INLINE void tile_prefetch(const struct linear_tile *t, int64_t at) {
+    for (int r = 0; r < FT_ISA_ROW_GROUP; r++)
+        v_prefetch(t->w[r] + at + t->ahead);
+}
+
+/* n and elem are constants where this is used, so that all sums are registers. */
+INLINE void tile_dots(const struct linear_tile *t, quad *y, enum ft_elem elem, int n) {
+    struct vec4 sums[VEC_TILE_ROWS];
+    for (int m = 0; m < n; m++)
+        sums[m] = (struct vec4){{v_zero(), v_zero(), v_zero(), v_zero()}};
+    const int64_t bytes = (int64_t)elem_bytes(elem);
+    int32_t k = 0;
+    /* a cache line of 64 bytes of each row at a time */
+    const int32_t line = (int32_t)(64 / bytes);
+    for (; k + line <= t->n_in; k += line) {
+        tile_prefetch(t, k * bytes);
+        for (int32_t i = 0; i < line; i += VEC_LANES)
+            tile_step(sums, tile_weights(t, (k + i) * bytes, elem), t->x + k + i, t->x_stride, n);
+    }
+    for (; k + VEC_LANES <= t->n_in; k += VEC_LANES)
+        tile_step(sums, tile_weights(t, k * bytes, elem), t->x + k, t->x_stride, n);
+    if (k < t->n_in) {
+        int32_t rest = t->n_in - k;
+        struct vec4 w;
+        for (int r = 0; r < FT_ISA_ROW_GROUP; r++)
+            w.r[r] = load_elem_n(t->w[r] + k * bytes, elem, rest);
+        for (int m = 0; m < n; m++) {
+            vec a = v_load_n(t->x + k + m * t->x_stride, rest);
+            for (int r = 0; r < FT_ISA_ROW_GROUP; r++)
+                sums[m].r[r] = v_fma(w.r[r], a, sums[m].r[r]);
+        }
+    }
+    for (int m = 0; m < n; m++)
+        y[m] = v_sum4(sums[m].r[0], sums[m].r[1], sums[m].r[2], sums[m].r[3]);
+}
+
+INLINE void tile_dots_of(const struct linear_tile *t, quad *y, enum ft_elem elem, int n) {
+    switch (elem) {
+    case FT_ELEM_F32:
+        tile_dots(t, y, FT_ELEM_F32, n);
+        return;
+    case FT_ELEM_F16:
+        tile_dots(t, y, FT_ELEM_F16, n);
+        return;
+    case FT_ELEM_BF16:
+        tile_dots(t, y, FT_ELEM_BF16, n);
+        return;
+    }
+}
+
+/* One function per number of rows: small enough for the compiler to keep sums in registers. */
+#define TILE(n)                                                                                    \
+    static void tile_##n(const struct linear_tile *t, quad *y, enum ft_elem elem) {                \
+        tile_dots_of(t, y, elem, n);                                                               \
+    }
+typedef void (*tile_fn)(const struct linear_tile *t, quad *y, enum ft_elem elem);
+#if VEC_TILE_ROWS == 6
+TILE(1)
+TILE(2) TILE(3) TILE(4) TILE(5)
+    TILE(6) static const tile_fn tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
+#elif VEC_TILE_ROWS == 3
+TILE(1) TILE(2) TILE(3) static const tile_fn tiles[] = {tile_1, tile_2, tile_3};
+#else
+TILE(1) TILE(2) static const tile_fn tiles[] = {tile_1, tile_2};
+#endif
+#undef TILE
+_Static_assert(sizeof tiles / sizeof tiles[0] == VEC_TILE_ROWS, "a tile function per height");
+
+/* What becomes of the sums of up to four output columns, n_cols of them real. */
+INLINE void finish(float *out, const float *bias, quad y, int32_t n_cols, bool add) {
+    if (n_cols == FT_ISA_ROW_GROUP) {
+        if (bias != NULL)
+            y = q_add(y, q_load(bias));
+        q_store(out, add ? q_add(q_load(out), y) : y);
+        return;
+    }
+    float s[FT_ISA_ROW_GROUP];
+    q_store(s, y);
+    for (int32_t i = 0; i < n_cols; i++) {
+        float v = bias != NULL ? s[i] + bias[i] : s[i];
+        out[i] = add ? out[i] + v : v;
+    }
+}
+
+/* Row group `group` of a matrix against rows first .. last - 1 of x. */
+static void linear_group(const struct ft_op_linear *op, const struct ft_matrix *part, int32_t group,
+                         int32_t first, int32_t last) {
+    int32_t col = group * FT_ISA_ROW_GROUP;
+    int32_t n_cols = i_min(FT_ISA_ROW_GROUP, part->n_out - col);
+    size_t row_bytes = (size_t)op->n_in * elem_bytes(part->elem);
+    struct linear_tile t = {
+        .x_stride = op->n_in, .n_in = op->n_in, .ahead = (int64_t)(FT_ISA_ROW_GROUP * row_bytes)};
+    for (int32_t r = 0; r < FT_ISA_ROW_GROUP; r++) /* past the end: the last row once more */
+        t.w[r] = (const char *)part->weight + (size_t)(col + i_min(r, n_cols - 1)) * row_bytes;
+    const float *bias = part->bias == NULL ? NULL : part->bias + col;
+    bool add = op->end == FT_LINEAR_ADD;
+    int32_t n_tiles = (last - first + VEC_TILE_ROWS - 1) / VEC_TILE_ROWS;
+    for (int32_t i = 0, row = first; i < n_tiles; i++) {
+        /* tiles of about equal height: 8 rows are 4 + 4, not 6 + 2 */
+        int32_t n = (last - row + n_tiles - i - 1) / (n_tiles - i);
+        quad y[VEC_TILE_ROWS];
+        t.x = op->x + (int64_t)row * op->n_in;
+        tiles[n - 1](&t, y, part->elem);
+        for (int32_t m = 0; m < n; m++)
+            finish(part->out + (row + m) * part->out_stride + col, bias, y[m], n_cols, add);
+        row += n;
+        t.ahead = 0; /* fetched already */
+    }
+}
+
+static void swiglu(const struct ft_op_linear *op, int32_t begin, int32_t end, int32_t first,
+                   int32_t last) {
+    const struct ft_matrix *gate = &op->parts[0], *up = &op->parts[1];
+    int32_t col = begin * FT_ISA_ROW_GROUP;
+    int32_t n_cols = i_min(end * FT_ISA_ROW_GROUP, gate->n_out) - col;
+    for (int32_t i = begin; i < end; i++) {
+        linear_group(op, gate, i, first, last);
+        linear_group(op, up, i, first, last);
+    }
+    for (int32_t row = first; row < last; row++)
+        silu_mul_row(gate->out + row * gate->out_stride + col, up->out + row * up->out_stride + col,
+                     n_cols);
+}
+
+static void linear(const void *arg, int32_t begin, int32_t end) {
+    const struct ft_op_linear *op = arg;
+    int32_t n_rows = LINEAR_CACHE_BYTES / (op->n_in * (int32_t)sizeof(float));
+    n_rows = i_max(n_rows / VEC_TILE_ROWS, 2) * VEC_TILE_ROWS;
+    for (int32_t first = 0; first < op->n_rows; first += n_rows) {
+        int32_t last = i_min(first + n_rows, op->n_rows);
+        if (op->end == FT_LINEAR_SWIGLU) {
+            swiglu(op, begin, end, first, last);
+            continue;
+        }
+        int32_t part_begin = 0; /* item of the part's first group */
+        for (int32_t p = 0; p < op->n_parts; p++) {
+            int32_t part_end = part_begin + ft_isa_groups(op->parts[p].n_out);
+            for (int32_t i = i_max(begin, part_begin); i < i_min(end, part_end); i++)
+                linear_group(op, &op->parts[p], i - part_begin, first, last);
+            part_begin = part_end;
+        }
+    }
+}
+
+#endif

@@ -1,0 +1,74 @@
+/* device: where a model's numbers live and its operations run; one registry row per device.
+ * Owns:    what alloc gave, until give_back, and what place made, until close.
+ * Runs in: draft_worker, target_worker; loop thread only.
+ * Never:   knows models or sequences: it moves bytes and runs the operations of ops.h. */
+#ifndef FT_GPU_DEVICE_H
+#define FT_GPU_DEVICE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/err.h"
+#include "common/gpu/ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What every device starts with; an implementation embeds it first. */
+struct ft_device {
+    const struct ft_device_kind *kind;
+};
+
+struct ft_device_opts {
+    int32_t n_threads;    /* CPU: threads of one step, the caller's included; 0: one per core */
+    int32_t idle_spin_us; /* CPU: how long threads look for the next step before they sleep */
+};
+
+/* A good idle_spin_us: longer than the gap between two operations of a step, short enough that
+ * an idle process costs nothing. */
+#define FT_DEVICE_IDLE_SPIN_US 60
+
+#define FT_DEVICE_TEXT_MAX 64
+
+struct ft_device_kind {
+    const char *name; /* what stands before the first ':' of a device name */
+    const struct ft_ops *ops;
+
+    /* variant   what follows "name:", or "" */
+    enum ft_code (*open)(struct ft_device **out, const char *variant,
+                         const struct ft_device_opts *opts, struct ft_err *err);
+    void (*close)(struct ft_device *device);
+    /* One line for people: "cpu avx512, 2 threads". */
+    void (*describe)(const struct ft_device *device, char text[FT_DEVICE_TEXT_MAX]);
+
+    /* Zeroed device memory, aligned to 64; pages are taken when first written where the device
+     * can. fail FT_E_PROC_MEMORY */
+    enum ft_code (*alloc)(struct ft_device *device, size_t bytes, void **out, struct ft_err *err);
+    /* Make host memory that never changes readable by the device: a copy, or the memory itself,
+     * faulted in. It must stay as it is until close. fail FT_E_PROC_MEMORY */
+    enum ft_code (*place)(struct ft_device *device, const void *host, size_t bytes,
+                          const void **out, struct ft_err *err);
+    /* Undo alloc; NULL is allowed. */
+    void (*give_back)(struct ft_device *device, void *memory, size_t bytes);
+    /* Copy host memory into device memory, in order with the operations; the host memory may be
+     * written again when copy returns. */
+    void (*copy)(struct ft_device *device, void *to, const void *host, size_t bytes);
+    /* Wait for all operations so far, and report what went wrong in any of them. */
+    enum ft_code (*sync)(struct ft_device *device, struct ft_err *err);
+};
+
+/* spec is "name" or "name:variant": "cpu", "cpu:avx512", "cpu:avx2", "cpu:portable".
+ * fail FT_E_PROC_CONFIG: no such device (names those there are), a variant that this machine
+ * cannot run, a bad number of threads; FT_E_PROC_OS, FT_E_PROC_MEMORY */
+enum ft_code ft_device_open(struct ft_device **out, const char *spec,
+                            const struct ft_device_opts *opts, struct ft_err *err);
+void ft_device_close(struct ft_device **device);
+
+/* Kinds there are, for tests that walk all of them; NULL past the last. */
+const struct ft_device_kind *ft_device_kind_at(size_t idx);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
