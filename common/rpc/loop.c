@@ -15,28 +15,33 @@ static void log_line(gpr_log_func_args *args) {
              gpr_log_severity_string(args->severity), args->file, args->line, args->message);
 }
 
-/* gRPC reads its environment and its log settings once, at the first grpc_init. */
-static void prepare_library(void) {
+/* gRPC reads its environment and its log settings once, at the first grpc_init. It is never shut
+ * down: grpc_shutdown joins threads, one of which may sleep in epoll_wait for 10 s after a write
+ * that had to wait, and a process that ends has nothing to gain from it. */
+static void start_library(void) {
+    static bool started;
+    if (started)
+        return;
+    started = true;
     gpr_set_log_function(log_line);
     gpr_set_log_verbosity(ft_log_level() >= FT_LOG_DEBUG ? GPR_LOG_SEVERITY_INFO
                                                          : GPR_LOG_SEVERITY_ERROR);
     /* Reads of 8 KiB chunks cost twice the time of whole reads for messages of 64 KiB. */
     setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", 0);
+    grpc_init();
 }
 
 enum ft_code ft_rpc_loop_create(struct ft_rpc_loop **out, int64_t spin_ns, struct ft_err *err) {
     struct ft_rpc_loop *loop = calloc(1, sizeof *loop);
     if (loop == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, "rpc", "no memory for the event loop");
-    prepare_library();
-    grpc_init();
+    start_library();
     loop->cq = grpc_completion_queue_create_for_next(NULL);
     loop->spin_ns = spin_ns;
     enum ft_code code = ft_rpc_mailbox_init(&loop->mailbox, loop->cq, err);
     if (code != FT_OK) {
         grpc_completion_queue_shutdown(loop->cq);
         grpc_completion_queue_destroy(loop->cq);
-        grpc_shutdown();
         free(loop);
         return code;
     }
@@ -59,7 +64,6 @@ void ft_rpc_loop_destroy(struct ft_rpc_loop **loop) {
     grpc_completion_queue_destroy(l->cq);
     ft_rpc_timers_fini(&l->timers);
     free(l);
-    grpc_shutdown();
 }
 
 void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {

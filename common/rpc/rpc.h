@@ -24,7 +24,8 @@ typedef void (*ft_rpc_fn)(void *user);
 /* One per process. spin_ns: busy-poll so long after the last event before blocking; 0 blocks at
  * once. Initialises gRPC. */
 enum ft_code ft_rpc_loop_create(struct ft_rpc_loop **out, int64_t spin_ns, struct ft_err *err);
-/* Everything made on the loop must be closed before. Shuts gRPC down. */
+/* Everything made on the loop must be closed before. gRPC stays up, and its threads asleep, until
+ * the process ends. */
 void ft_rpc_loop_destroy(struct ft_rpc_loop **loop);
 void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns);
 

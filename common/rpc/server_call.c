@@ -69,7 +69,7 @@ static void on_received(void *owner, bool ok) {
         deliver(call, payload);
         if (call->method->kind == FT_RPC_BIDI && !call->over && !call->finished)
             receive(call);
-    } else if (ok) {
+    } else if (ok && !grpc_call_failed_before_recv_message(call->core)) {
         on_half_close(call);
     }
     release(call);
