@@ -21,16 +21,20 @@ static struct cpu_device *of(struct ft_device *device) {
     return (struct cpu_device *)device;
 }
 
-/* A piece of work should be worth a hand-over between cores: about a microsecond. */
-#define GRAIN_OPS 32768
+/* A piece of work should be worth a hand-over between cores. The prices below are of a core of
+ * 2024, in tenths of a nanosecond: an order of magnitude is enough. */
+#define PIECE_COST 15000
+#define COST_PER_NUMBER 1   /* that is read, changed and written in a cache */
+#define COST_PER_COSINE 100 /* with its sine */
 
-static int32_t grain(int64_t ops_per_item) {
-    int64_t n = 1 + GRAIN_OPS / (ops_per_item > 0 ? ops_per_item : 1);
+static int32_t grain(int64_t cost_per_item) {
+    int64_t n = 1 + PIECE_COST / (cost_per_item > 0 ? cost_per_item : 1);
     return n < INT32_MAX ? (int32_t)n : INT32_MAX;
 }
 
 static void cpu_gather(struct ft_device *device, const struct ft_op_gather *op) {
-    ft_pool_run(of(device)->pool, of(device)->isa->gather, op, op->n_rows, grain(op->n_cols));
+    ft_pool_run(of(device)->pool, of(device)->isa->gather, op, op->n_rows,
+                grain(op->n_cols * COST_PER_NUMBER));
 }
 
 static void angles_rows(const void *arg, int32_t begin, int32_t end) {
@@ -46,29 +50,33 @@ static void angles_rows(const void *arg, int32_t begin, int32_t end) {
 }
 
 static void cpu_angles(struct ft_device *device, const struct ft_op_angles *op) {
-    ft_pool_run(of(device)->pool, angles_rows, op, op->n_rows, grain(op->n_pairs * 50));
+    ft_pool_run(of(device)->pool, angles_rows, op, op->n_rows,
+                grain(op->n_pairs * COST_PER_COSINE));
 }
 
 static void cpu_rmsnorm(struct ft_device *device, const struct ft_op_rmsnorm *op) {
-    ft_pool_run(of(device)->pool, of(device)->isa->rmsnorm, op, op->n_rows, grain(op->n_cols));
+    ft_pool_run(of(device)->pool, of(device)->isa->rmsnorm, op, op->n_rows,
+                grain(op->n_cols * COST_PER_NUMBER));
 }
 
 static void cpu_linear(struct ft_device *device, const struct ft_op_linear *op) {
-    int64_t ops = (int64_t)FT_ISA_ROW_GROUP * op->n_in * op->n_rows;
-    ft_pool_run(of(device)->pool, of(device)->isa->linear, op, ft_isa_linear_items(op), grain(ops));
+    /* reading a weight costs as much as ten products with it */
+    int64_t cost = (int64_t)FT_ISA_ROW_GROUP * op->n_in * (10 + op->n_rows) / 8;
+    ft_pool_run(of(device)->pool, of(device)->isa->linear, op, ft_isa_linear_items(op),
+                grain(cost));
 }
 
 static void cpu_rope(struct ft_device *device, const struct ft_op_rope *op) {
-    int64_t ops = (int64_t)(op->n_heads + 2 * op->kv.n_heads) * op->kv.head_dim * 2;
-    ft_pool_run(of(device)->pool, of(device)->isa->rope, op, op->n_rows, grain(ops));
+    int64_t cost = (op->n_heads + 10LL * op->kv.n_heads) * op->kv.head_dim * COST_PER_NUMBER;
+    ft_pool_run(of(device)->pool, of(device)->isa->rope, op, op->n_rows, grain(cost));
 }
 
 static void cpu_attention(struct ft_device *device, const struct ft_op_attention *op) {
-    /* what the last position costs; pieces are hardly ever small enough for it to matter */
-    const struct ft_span *span = &op->spans[op->n_spans - 1];
-    int64_t ops = (int64_t)(span->position + span->n_rows) * op->kv.head_dim * 2;
-    ft_pool_run(of(device)->pool, of(device)->isa->attention, op, ft_isa_attention_items(op),
-                grain(ops));
+    int64_t n_positions = 0, n_items = ft_isa_attention_items(op);
+    for (int32_t i = 0; i < op->n_spans; i++)
+        n_positions += op->spans[i].position + op->spans[i].n_rows;
+    int64_t cost = n_positions * op->kv.n_heads * op->kv.head_dim * 2 / n_items;
+    ft_pool_run(of(device)->pool, of(device)->isa->attention, op, (int32_t)n_items, grain(cost));
 }
 
 static const struct ft_ops cpu_ops = {cpu_gather, cpu_angles, cpu_rmsnorm,
