@@ -1,0 +1,68 @@
+#include "foretokenctl/exit.h"
+
+#include <stdio.h>
+
+#include "foretokenctl/print.h"
+
+const char ctl_exit_help[] =
+    "exit status:\n"
+    "  0   done\n"
+    "  64  bad usage, or the service found the request invalid\n"
+    "  66  an input file is not there, or what was asked for is not\n"
+    "  69  the service cannot be reached, is unavailable, or does not support what was asked\n"
+    "  70  an error inside the service\n"
+    "  74  standard output cannot be written\n"
+    "  75  try again: too much load, past the deadline, or cancelled\n"
+    "  76  the service answered something else than its protocol says\n"
+    "  77  not permitted\n"
+    "  130 interrupted; a signal N in general: 128 + N\n";
+
+int ctl_exit_because(enum ctl_exit status, const char *text) {
+    fputs("foretokenctl: ", stderr);
+    ctl_print_line(stderr, ft_str_c(text));
+    return (int)status;
+}
+
+int ctl_exit_from_err(const struct ft_err *err) {
+    return ctl_exit_because((enum ctl_exit)ft_code_exit_status(err->code), err->text);
+}
+
+/* By grpc_status_code. */
+static const enum ctl_exit exits[] = {
+    CTL_EXIT_OK,          /* OK */
+    CTL_EXIT_AGAIN,       /* CANCELLED */
+    CTL_EXIT_INTERNAL,    /* UNKNOWN */
+    CTL_EXIT_USAGE,       /* INVALID_ARGUMENT */
+    CTL_EXIT_AGAIN,       /* DEADLINE_EXCEEDED */
+    CTL_EXIT_NO_INPUT,    /* NOT_FOUND */
+    CTL_EXIT_USAGE,       /* ALREADY_EXISTS */
+    CTL_EXIT_DENIED,      /* PERMISSION_DENIED */
+    CTL_EXIT_AGAIN,       /* RESOURCE_EXHAUSTED */
+    CTL_EXIT_UNAVAILABLE, /* FAILED_PRECONDITION */
+    CTL_EXIT_AGAIN,       /* ABORTED */
+    CTL_EXIT_USAGE,       /* OUT_OF_RANGE */
+    CTL_EXIT_UNAVAILABLE, /* UNIMPLEMENTED */
+    CTL_EXIT_INTERNAL,    /* INTERNAL */
+    CTL_EXIT_UNAVAILABLE, /* UNAVAILABLE */
+    CTL_EXIT_INTERNAL,    /* DATA_LOSS */
+    CTL_EXIT_DENIED,      /* UNAUTHENTICATED */
+};
+
+int ctl_exit_from_status(const struct ft_rpc_status *status) {
+    char text[sizeof status->text + 32];
+    bool known = status->code >= 0 && (size_t)status->code < sizeof exits / sizeof exits[0];
+    if (status->code == 0)
+        return CTL_EXIT_OK;
+    snprintf(text, sizeof text, "%s: %s", ft_rpc_status_name(status->code), status->text);
+    return ctl_exit_because(known ? exits[status->code] : CTL_EXIT_INTERNAL, text);
+}
+
+int ctl_exit_with_output(const struct ft_buf *out) {
+    struct ft_err err = {0};
+    if (out->failed)
+        return ctl_exit_because(CTL_EXIT_INTERNAL, "no memory for the answer");
+    fwrite(out->ptr, 1, out->len, stdout);
+    if (ctl_print_flush(stdout, &err) != FT_OK)
+        return ctl_exit_because(CTL_EXIT_OUTPUT, err.text);
+    return CTL_EXIT_OK;
+}

@@ -1,0 +1,529 @@
+#include <check.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "unit/test_ctl_service.h"
+
+#define RUN_NS 20000000000 /* a run takes milliseconds; a sanitizer's a second */
+
+static struct ctl_service service;
+static struct ft_buf out, err_out;
+
+/* How a run of foretokenctl differs from the plain one. */
+struct run {
+    const char *endpoint; /* NULL: the service's; "": no --endpoint */
+    const char *variable; /* FORETOKEN_ENDPOINT */
+    const char *input;    /* of standard input, a path */
+    int signo;            /* sent once something was printed */
+    bool terminal;        /* standard output is one */
+    bool close_early;     /* standard output is closed once something was printed */
+    const char *output;   /* standard output is this file */
+};
+
+static void set_up(void) {
+    ctl_service_open(&service);
+    ft_buf_init(&out, 0);
+    ft_buf_init(&err_out, 0);
+}
+
+static void tear_down(void) {
+    ft_buf_fini(&out);
+    ft_buf_fini(&err_out);
+    ctl_service_close(&service);
+}
+
+/* ---- running -------------------------------------------------------------------------------- */
+
+static void open_output(const struct run *run, int fds[2]) {
+    if (run->terminal) {
+        fds[0] = posix_openpt(O_RDWR | O_NOCTTY);
+        ck_assert_int_ge(fds[0], 0);
+        ck_assert_int_eq(grantpt(fds[0]) | unlockpt(fds[0]), 0);
+        fds[1] = open(ptsname(fds[0]), O_RDWR | O_NOCTTY);
+        ck_assert_int_ge(fds[1], 0);
+        fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+        return;
+    }
+    ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
+    if (run->output != NULL) {
+        close(fds[1]);
+        fds[1] = open(run->output, O_WRONLY | O_CLOEXEC);
+        ck_assert_int_ge(fds[1], 0);
+    }
+}
+
+static pid_t spawn(const struct run *run, char **argv, int out_fd, int err_fd) {
+    char variable[128] = "IGNORED=1";
+    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", NULL};
+    posix_spawn_file_actions_t actions;
+    pid_t pid;
+    if (run->variable != NULL)
+        snprintf(variable, sizeof variable, "FORETOKEN_ENDPOINT=%s", run->variable);
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_addopen(&actions, 0, run->input != NULL ? run->input : "/dev/null",
+                                     O_RDONLY, 0);
+    posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
+    posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
+    ck_assert_int_eq(posix_spawn(&pid, FT_TEST_CTL, &actions, NULL, argv, environment), 0);
+    posix_spawn_file_actions_destroy(&actions);
+    close(out_fd);
+    close(err_fd);
+    return pid;
+}
+
+/* Append what is there; false at the end. */
+static bool drain(int fd, struct ft_buf *buf) {
+    char bytes[4096];
+    ssize_t n = read(fd, bytes, sizeof bytes);
+    if (n > 0)
+        ft_buf_add(buf, bytes, (size_t)n);
+    return n > 0;
+}
+
+/* Serve and read until both outputs end. */
+static void attend(const struct run *run, pid_t pid, int out_fd, int err_fd) {
+    int64_t until = ft_clock_now_ns() + RUN_NS;
+    bool out_open = true, err_open = true, acted = false;
+    while (out_open || err_open) {
+        struct pollfd fds[2] = {{out_open ? out_fd : -1, POLLIN, 0},
+                                {err_open ? err_fd : -1, POLLIN, 0}};
+        ft_rpc_loop_step(service.loop, ft_clock_now_ns() + 1000000);
+        poll(fds, 2, 0);
+        if (fds[0].revents != 0)
+            out_open = drain(out_fd, &out);
+        if (fds[1].revents != 0)
+            err_open = drain(err_fd, &err_out);
+        if (out.len > 0 && !acted) {
+            acted = true;
+            if (run->signo != 0)
+                kill(pid, run->signo);
+            out_open = out_open && !run->close_early;
+            if (run->close_early)
+                close(out_fd);
+        }
+        if (ft_clock_now_ns() > until) {
+            kill(pid, SIGKILL);
+            ck_abort_msg("foretokenctl did not end; standard error: %s", err_out.ptr);
+        }
+    }
+    if (!run->close_early)
+        close(out_fd);
+    close(err_fd);
+}
+
+/* Exit status, or -N when signal N killed it. */
+static int run_with(struct run run, const char *const *args) {
+    char *argv[64] = {"foretokenctl"};
+    int n = 1, out_fds[2], err_fds[2], status;
+    const char *endpoint = run.endpoint != NULL ? run.endpoint : service.endpoint;
+    if (*endpoint != 0) {
+        argv[n++] = "--endpoint";
+        argv[n++] = (char *)(uintptr_t)endpoint;
+    }
+    while (*args != NULL && n < 63)
+        argv[n++] = (char *)(uintptr_t)*args++;
+    ft_buf_reset(&out);
+    ft_buf_reset(&err_out);
+    open_output(&run, out_fds);
+    ck_assert_int_eq(pipe2(err_fds, O_CLOEXEC), 0);
+    pid_t pid = spawn(&run, argv, out_fds[1], err_fds[1]);
+    attend(&run, pid, out_fds[0], err_fds[0]);
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ft_buf_add(&out, "", 0);
+    ft_buf_add(&err_out, "", 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+#define ARGS(...) ((const char *[]){__VA_ARGS__, NULL})
+#define RUN(...) run_with((struct run){0}, ARGS(__VA_ARGS__))
+#define CHECK_OUT(literal)                                                                         \
+    do {                                                                                           \
+        ck_assert_msg(ft_str_eq(ft_buf_str(&out), (struct ft_str){literal, sizeof literal - 1}),   \
+                      "%s", out.ptr);                                                              \
+    } while (0)
+#define CHECK_ERR(text) ck_assert_msg(strstr(err_out.ptr, text) != NULL, "%s", err_out.ptr)
+
+static void spin(int64_t ns) {
+    for (int64_t until = ft_clock_now_ns() + ns; ft_clock_now_ns() < until;)
+        ft_rpc_loop_step(service.loop, until);
+}
+
+static json_t *parse_output(void) {
+    json_error_t where;
+    json_t *root = json_loadb(out.ptr, out.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
+    ck_assert_msg(root != NULL, "%s: %s", where.text, out.ptr);
+    ck_assert_ptr_eq(memchr(out.ptr, '\n', out.len), out.ptr + out.len - 1);
+    return root;
+}
+
+static double number(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    ck_assert_msg(json_is_number(value), "%s", key);
+    return json_number_value(value);
+}
+
+static const char *text_of(const json_t *object, const char *key) {
+    const json_t *value = json_object_get(object, key);
+    ck_assert_msg(json_is_string(value), "%s", key);
+    return json_string_value(value);
+}
+
+/* ---- generate ------------------------------------------------------------------------------- */
+
+START_TEST(generate_prints_the_text_and_nothing_else) {
+    ck_assert_int_eq(RUN("generate", "hello"), 0);
+    CHECK_OUT("Hello w\xC3\xB6rld!");
+    ck_assert_uint_eq(err_out.len, 0);
+    ck_assert(service.request.stream);
+}
+END_TEST
+
+START_TEST(generate_sends_every_flag) {
+    ck_assert_int_eq(RUN("generate", "--prompt", "hello", "--temperature=0", "--stop", "a",
+                         "--stop", "b", "--logit-bias=9:1,3:2", "--seed=5", "--no-speculation",
+                         "--request-id=me", "--stop-token-ids=1,2", "--no-parse-special"),
+                     0);
+    const struct ft_wire_params *p = &service.request.params;
+    ck_assert(p->has_temperature && p->temperature == 0 && !p->has_top_p && p->n_stop == 2);
+    ck_assert(p->n_logit_bias == 2 && p->logit_bias[0].id == 9 && p->seed == 5);
+    ck_assert(service.request.has_spec_enabled && !service.request.spec_enabled);
+    ck_assert(service.request.has_parse_special && !service.request.parse_special);
+    ck_assert(p->n_stop_token_ids == 2);
+    ck_assert(ft_str_eq(service.request.request_id, ft_str_c("me")));
+}
+END_TEST
+
+START_TEST(generate_takes_every_kind_of_input) {
+    char path[64];
+    FILE *f;
+    ck_assert_int_eq(RUN("generate", "--token-ids", "1,2,3"), 0);
+    ck_assert(service.request.input.kind == FT_WIRE_INPUT_IDS && service.request.input.n_ids == 3);
+
+    ck_assert_int_eq(RUN("generate", "--chat", "system: be brief", "--chat", "user:hi: there"), 0);
+    ck_assert(service.request.input.kind == FT_WIRE_INPUT_CHAT);
+    ck_assert_uint_eq(service.request.input.n_messages, 2);
+    ck_assert(ft_str_eq(service.request.input.messages[0].role, ft_str_c("system")));
+    ck_assert(ft_str_eq(service.request.input.messages[0].content, ft_str_c("be brief")));
+    ck_assert(ft_str_eq(service.request.input.messages[1].content, ft_str_c("hi: there")));
+
+    snprintf(path, sizeof path, "%s/chat.json", service.dir);
+    f = fopen(path, "w");
+    fputs("[{\"role\": \"user\", \"content\": \"a\\u0000b\"}]", f);
+    fclose(f);
+    ck_assert_int_eq(RUN("generate", "--chat-file", path), 0);
+    ck_assert(ft_str_eq(service.request.input.messages[0].content, (struct ft_str){"a\0b", 3}));
+
+    snprintf(path, sizeof path, "%s/prompt", service.dir);
+    f = fopen(path, "w");
+    fwrite("ab\0cd\n", 1, 6, f);
+    fclose(f);
+    ck_assert_int_eq(run_with((struct run){.input = path}, ARGS("generate", "--prompt-file", "-")),
+                     0);
+    ck_assert(ft_str_eq(service.request.input.text, (struct ft_str){"ab\0cd\n", 6}));
+    ck_assert_int_eq(RUN("generate", "--prompt-file", path), 0);
+    ck_assert_uint_eq(service.request.input.text.len, 6);
+    ck_assert_int_eq(RUN("generate", ""), 0); /* empty, but there */
+    ck_assert(service.request.input.kind == FT_WIRE_INPUT_TEXT);
+}
+END_TEST
+
+START_TEST(generate_json_is_one_object_with_everything) {
+    ck_assert_int_eq(RUN("generate", "hello", "--json"), 0);
+    json_t *root = parse_output();
+    const json_t *usage = json_object_get(root, "usage");
+    const json_t *spec = json_object_get(root, "speculation");
+    const json_t *ids = json_object_get(root, "token_ids");
+    ck_assert_str_eq(text_of(root, "request_id"), "req-1");
+    ck_assert_str_eq(text_of(root, "text"), "Hello w\xC3\xB6rld!");
+    ck_assert_str_eq(text_of(root, "finish_reason"), "stop");
+    ck_assert_uint_eq(json_string_length(json_object_get(root, "matched_stop")), 2);
+    ck_assert_uint_eq(json_array_size(ids), 3);
+    ck_assert_int_eq(json_integer_value(json_array_get(ids, 2)), 7);
+    ck_assert(number(usage, "prompt_tokens") == 11 && number(usage, "completion_tokens") == 3);
+    ck_assert(number(usage, "cached_tokens") == 8 && number(usage, "queue_seconds") == 0.25);
+    ck_assert(number(usage, "first_token_seconds") == 0.5 && number(usage, "total_seconds") == 2.5);
+    ck_assert(number(spec, "num_drafts") == 4 && number(spec, "num_draft_tokens") == 16);
+    ck_assert(number(spec, "num_accepted_tokens") == 10 && number(spec, "num_target_steps") == 5);
+    ck_assert(number(spec, "num_plain_steps") == 1 && number(spec, "acceptance_rate") == 0.625);
+    ck_assert(number(spec, "mean_acceptance_length") == 3.5);
+    ck_assert(json_is_false(json_object_get(spec, "lossy")));
+    ck_assert_str_eq(text_of(spec, "fallback_reason"), "draft worker down");
+    ck_assert_uint_eq(json_array_size(json_object_get(spec, "num_accepted_tokens_per_pos")), 2);
+    ck_assert_uint_eq(json_array_size(json_object_get(spec, "num_draft_tokens_per_pos")), 2);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(generate_stats_is_one_line_on_standard_error) {
+    ck_assert_int_eq(RUN("generate", "hello", "--stats"), 0);
+    CHECK_OUT("Hello w\xC3\xB6rld!");
+    CHECK_ERR("finish stop, prompt 11 tokens (8 cached), output 3 tokens, first after 0.500 s, "
+              "total 2.500 s, 1.0 tokens/s, 5 target steps, accepted 10 of 16 drafted (62.5 %), "
+              "3.50 tokens a round, plain steps 1: draft worker down\n");
+}
+END_TEST
+
+START_TEST(dev25_control_characters_are_escaped_on_a_terminal_only) {
+    ck_assert_int_eq(RUN("generate", "control"), 0);
+    CHECK_OUT("a\x1B[31m\t\xC2\x9B\xC3\xA9\0\x7F\n");
+    ck_assert_int_eq(run_with((struct run){.terminal = true}, ARGS("generate", "control")), 0);
+    CHECK_OUT("a\\x1B[31m\t\\xC2\\x9B\xC3\xA9\\x00\\x7F\r\n");
+}
+END_TEST
+
+START_TEST(generate_on_a_terminal_ends_the_line) {
+    ck_assert_int_eq(run_with((struct run){.terminal = true}, ARGS("generate", "hello")), 0);
+    CHECK_OUT("Hello w\xC3\xB6rld!\r\n");
+}
+END_TEST
+
+START_TEST(dev23_interrupt_cancels_the_call) {
+    ck_assert_int_eq(run_with((struct run){.signo = SIGINT}, ARGS("generate", "hang")), 130);
+    CHECK_OUT("wait");
+    spin(100000000);
+    ck_assert_int_eq(service.n_cancelled, 1);
+    ck_assert_int_eq(run_with((struct run){.signo = SIGTERM}, ARGS("generate", "hang")), 143);
+}
+END_TEST
+
+START_TEST(generate_into_a_closed_pipe_stops) {
+    ck_assert_int_eq(run_with((struct run){.close_early = true}, ARGS("generate", "flood")),
+                     -SIGPIPE);
+    spin(100000000);
+    ck_assert_int_eq(service.n_cancelled, 1);
+}
+END_TEST
+
+START_TEST(generate_onto_a_full_disk_says_so) {
+    ck_assert_int_eq(run_with((struct run){.output = "/dev/full"}, ARGS("generate", "flood")), 74);
+    CHECK_ERR("foretokenctl: cannot write standard output: No space left on device\n");
+    ck_assert_int_eq(run_with((struct run){.output = "/dev/full"}, ARGS("stats")), 74);
+    ck_assert_int_eq(run_with((struct run){.output = "/dev/full"}, ARGS("--version")), 74);
+}
+END_TEST
+
+START_TEST(generate_of_a_service_off_its_protocol_says_so) {
+    ck_assert_int_eq(RUN("generate", "garbage"), 76);
+    CHECK_ERR("1 bytes are no GenerateResponse");
+    ck_assert_int_eq(RUN("generate", "unfinished", "--json"), 76);
+    CHECK_ERR("without a finish reason");
+    ck_assert_uint_eq(out.len, 0);
+}
+END_TEST
+
+START_TEST(every_status_has_its_exit_status) {
+    static const int rows[][2] = {{1, 75},  {2, 70},  {3, 64},  {4, 75},  {5, 66},  {6, 64},
+                                  {7, 77},  {8, 75},  {9, 69},  {10, 75}, {11, 64}, {12, 69},
+                                  {13, 70}, {14, 69}, {15, 70}, {16, 77}};
+    char prompt[16], line[96];
+    snprintf(prompt, sizeof prompt, "status %d", rows[_i][0]);
+    ck_assert_int_eq(RUN("generate", prompt), rows[_i][1]);
+    snprintf(line, sizeof line, "foretokenctl: %s: it is so\\nand so\n",
+             ft_rpc_status_name(rows[_i][0]));
+    ck_assert_str_eq(err_out.ptr, line);
+    ck_assert_uint_eq(out.len, 0);
+}
+END_TEST
+
+START_TEST(timeout_ends_the_call) {
+    ck_assert_int_eq(RUN("generate", "hang", "--timeout", "0.2"), 75);
+    CHECK_ERR("DEADLINE_EXCEEDED");
+    ck_assert_int_eq(RUN("generate", "hang", "--timeout", "-1"), 64);
+    ck_assert_int_eq(RUN("generate", "hang", "--timeout", "nan"), 64);
+}
+END_TEST
+
+START_TEST(unreachable_service_is_unavailable) {
+    struct run dead = {.endpoint = "unix:/nonexistent/socket"};
+    ck_assert_int_eq(run_with(dead, ARGS("stats")), 69);
+    CHECK_ERR("foretokenctl: UNAVAILABLE: ");
+    ck_assert_int_eq(run_with(dead, ARGS("generate", "x")), 69);
+    dead.endpoint = "127.0.0.1:1";
+    ck_assert_int_eq(run_with(dead, ARGS("model")), 69);
+}
+END_TEST
+
+START_TEST(endpoint_comes_from_the_environment_too) {
+    struct run run = {.endpoint = "", .variable = service.endpoint};
+    ck_assert_int_eq(run_with(run, ARGS("generate", "hello")), 0);
+    run.variable = "unix:/nonexistent/socket";
+    ck_assert_int_eq(run_with(run, ARGS("generate", "hello")), 69);
+    run.endpoint = service.endpoint;
+    ck_assert_int_eq(run_with(run, ARGS("generate", "hello")), 0);
+}
+END_TEST
+
+START_TEST(bad_usage_is_64_and_one_line) {
+    static const struct {
+        const char *args[6], *text;
+    } rows[] = {
+        {{"generat", "x"}, "unknown command 'generat'; the nearest known one is 'generate'"},
+        {{"generate", "--temprature=1"}, "the nearest known one is '--temperature'"},
+        {{"generate"}, "needs one of TEXT, --prompt"},
+        {{"generate", "a", "--prompt=b"}, "takes only one of TEXT"},
+        {{"generate", "a", "b"}, "takes one TEXT"},
+        {{"generate", "--chat=nobody"}, "--chat is 'nobody': must be 'ROLE: CONTENT'"},
+        {{"generate", "--chat-file=/dev/null"}, "--chat-file: line"},
+        {{"detokenize"}, "needs token ids"},
+        {{"detokenize", "1", "x"}, "--token-ids is 'x'"},
+        {{"stats", "now"}, "stats takes no argument, got 'now'"},
+        {{"model", "--seed=1"}, "model takes no flag '--seed'"},
+        {{"stats", "--endpoint=unix:"}, "unix:"},
+    };
+    ck_assert_int_eq(run_with((struct run){0}, rows[_i].args), 64);
+    CHECK_ERR(rows[_i].text);
+    ck_assert_uint_eq(out.len, 0);
+    ck_assert_ptr_eq(strchr(err_out.ptr, '\n'), err_out.ptr + err_out.len - 1);
+}
+END_TEST
+
+START_TEST(missing_prompt_file_is_66) {
+    ck_assert_int_eq(RUN("generate", "--prompt-file=/nonexistent/x"), 66);
+    CHECK_ERR("/nonexistent/x");
+}
+END_TEST
+
+/* ---- the other commands --------------------------------------------------------------------- */
+
+START_TEST(tokenize_prints_ids_and_pieces) {
+    ck_assert_int_eq(RUN("tokenize", "ab\n"), 0);
+    CHECK_OUT("97 98 10\n");
+    ck_assert_int_eq(RUN("tokenize", "a\n", "--pieces"), 0);
+    CHECK_OUT("      97  a\n      10  \\n\n");
+    ck_assert_int_eq(RUN("tokenize", "--chat", "user: a\"", "--json", "--pieces"), 0);
+    CHECK_OUT("{\"n_tokens\":2,\"token_ids\":[97,34],\"pieces\":[\"a\",\"\\\"\"]}\n");
+    ck_assert_int_eq(RUN("tokenize", ""), 0);
+    CHECK_OUT("\n");
+}
+END_TEST
+
+START_TEST(detokenize_prints_the_text_as_it_is) {
+    ck_assert_int_eq(RUN("detokenize", "72,105", "0", "27"), 0);
+    CHECK_OUT("Hi\0\x1B");
+    ck_assert_int_eq(RUN("detokenize", "--token-ids=72,0", "--json"), 0);
+    CHECK_OUT("{\"text\":\"H\\u0000\"}\n");
+    ck_assert_int_eq(run_with((struct run){.terminal = true}, ARGS("detokenize", "72", "27")), 0);
+    CHECK_OUT("H\\x1B\r\n");
+}
+END_TEST
+
+START_TEST(model_prints_what_runs) {
+    service.has_draft = true;
+    ck_assert_int_eq(RUN("model"), 0);
+    ck_assert_msg(strstr(out.ptr, "target.name                      tiny\\x1B\n") != NULL, "%s",
+                  out.ptr);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "draft.name                       tinier\n"));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "eos_token_ids                    2 3\n"));
+    ck_assert_int_eq(RUN("model", "--json"), 0);
+    json_t *root = parse_output();
+    ck_assert_str_eq(text_of(root, "speculation"), "draft_model");
+    ck_assert(number(json_object_get(root, "target"), "num_parameters") == 1234567);
+    ck_assert_str_eq(text_of(json_object_get(root, "draft"), "name"), "tinier");
+    json_decref(root);
+    service.has_draft = false;
+    ck_assert_int_eq(RUN("model", "--json"), 0);
+    root = parse_output();
+    ck_assert(json_is_null(json_object_get(root, "draft")));
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(stats_prints_what_was_done) {
+    ck_assert_int_eq(RUN("stats"), 0);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "acceptance_rate                  0.75\n"));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "mean_acceptance_length           4\n"));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "target.epoch                     ffffffffffffffff\n"));
+    ck_assert_int_eq(RUN("stats", "--json"), 0);
+    json_t *root = parse_output();
+    ck_assert(number(root, "acceptance_rate") == 0.75);
+    ck_assert_str_eq(text_of(json_object_get(root, "target"), "epoch"), "ffffffffffffffff");
+    ck_assert(json_is_true(json_object_get(json_object_get(root, "target"), "up")));
+    ck_assert(json_is_null(json_object_get(root, "draft")));
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(dev66_stats_before_the_first_request_divides_by_nothing) {
+    service.quiet = true;
+    ck_assert_int_eq(RUN("stats"), 0);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "acceptance_rate                  n/a\n"));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "mean_acceptance_length           n/a\n"));
+    ck_assert_ptr_null(strstr(out.ptr, "nan\n"));
+    ck_assert_int_eq(RUN("stats", "--json"), 0);
+    json_t *root = parse_output();
+    ck_assert(number(root, "acceptance_rate") == 0 && number(root, "mean_acceptance_length") == 0);
+    json_decref(root);
+}
+END_TEST
+
+START_TEST(help_and_version_need_no_service) {
+    ck_assert_int_eq(RUN("help"), 0);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "commands:\n  generate "));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "  130 interrupted"));
+    ck_assert_int_eq(RUN("generate", "--help"), 0);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "  --temperature X "));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "  --[no-]speculation "));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "  --endpoint ADDRESS "));
+    ck_assert_int_eq(RUN("help", "stats"), 0);
+    ck_assert_ptr_null(strstr(out.ptr, "--temperature"));
+    ck_assert_int_eq(RUN("--version"), 0);
+    ck_assert_int_eq(memcmp(out.ptr, "foretokenctl ", 13), 0);
+    ck_assert_int_eq(run_with((struct run){.endpoint = ""}, (const char *[]){NULL}), 64);
+    CHECK_ERR("usage: foretokenctl");
+}
+END_TEST
+
+static TCase *generate_case(void) {
+    TCase *tc = tcase_create("generate");
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_test(tc, generate_prints_the_text_and_nothing_else);
+    tcase_add_test(tc, generate_sends_every_flag);
+    tcase_add_test(tc, generate_takes_every_kind_of_input);
+    tcase_add_test(tc, generate_json_is_one_object_with_everything);
+    tcase_add_test(tc, generate_stats_is_one_line_on_standard_error);
+    tcase_add_test(tc, dev25_control_characters_are_escaped_on_a_terminal_only);
+    tcase_add_test(tc, generate_on_a_terminal_ends_the_line);
+    tcase_add_test(tc, dev23_interrupt_cancels_the_call);
+    tcase_add_test(tc, generate_into_a_closed_pipe_stops);
+    tcase_add_test(tc, generate_onto_a_full_disk_says_so);
+    tcase_add_test(tc, generate_of_a_service_off_its_protocol_says_so);
+    tcase_add_test(tc, timeout_ends_the_call);
+    return tc;
+}
+
+static TCase *usage_case(void) {
+    TCase *tc = tcase_create("usage");
+    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_loop_test(tc, every_status_has_its_exit_status, 0, 16);
+    tcase_add_test(tc, unreachable_service_is_unavailable);
+    tcase_add_test(tc, endpoint_comes_from_the_environment_too);
+    tcase_add_loop_test(tc, bad_usage_is_64_and_one_line, 0, 12);
+    tcase_add_test(tc, missing_prompt_file_is_66);
+    tcase_add_test(tc, tokenize_prints_ids_and_pieces);
+    tcase_add_test(tc, detokenize_prints_the_text_as_it_is);
+    tcase_add_test(tc, model_prints_what_runs);
+    tcase_add_test(tc, stats_prints_what_was_done);
+    tcase_add_test(tc, dev66_stats_before_the_first_request_divides_by_nothing);
+    tcase_add_test(tc, help_and_version_need_no_service);
+    return tc;
+}
+
+int main(void) {
+    Suite *suite = suite_create("ctl");
+    suite_add_tcase(suite, generate_case());
+    suite_add_tcase(suite, usage_case());
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
