@@ -1,7 +1,6 @@
 #include "common/rpc/rpc_internal.h"
 
 #include <grpc/grpc_security.h>
-#include <grpc/support/alloc.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -201,7 +200,6 @@ void ft_rpc_ending_fini(struct ft_rpc_ending *ending) {
     grpc_metadata_array_destroy(&ending->headers);
     grpc_metadata_array_destroy(&ending->trailers);
     grpc_slice_unref(ending->text);
-    gpr_free((void *)(uintptr_t)ending->detail);
 }
 
 grpc_op ft_rpc_ending_op(struct ft_rpc_ending *ending) {
@@ -209,6 +207,5 @@ grpc_op ft_rpc_ending_op(struct ft_rpc_ending *ending) {
     op.data.recv_status_on_client.trailing_metadata = &ending->trailers;
     op.data.recv_status_on_client.status = &ending->code;
     op.data.recv_status_on_client.status_details = &ending->text;
-    op.data.recv_status_on_client.error_string = &ending->detail;
     return op;
 }

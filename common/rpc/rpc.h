@@ -105,7 +105,8 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
 enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endpoint, int *port,
                                   struct ft_err *err);
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err);
-/* Stop accepting, give running calls grace_ns, cancel the rest, free everything. Runs the loop. */
+/* Drain, give running calls grace_ns, cancel the rest, free everything. Runs the loop; not from a
+ * handler of this server. */
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns);
 /* Stop accepting new calls (they see UNAVAILABLE) while running ones go on. */
 void ft_rpc_server_drain(struct ft_rpc_server *server);
@@ -146,7 +147,7 @@ struct ft_rpc_client_opts {
 enum ft_code ft_rpc_client_open(struct ft_rpc_client **out, struct ft_rpc_loop *loop,
                                 const char *endpoint, const struct ft_rpc_client_opts *opts,
                                 struct ft_err *err);
-/* Cancels what is running and waits for it. Runs the loop. */
+/* Cancels what is running and waits for it. Runs the loop; not from a callback of this client. */
 void ft_rpc_client_close(struct ft_rpc_client **client);
 /* Try to connect now, whatever the backoff says. */
 void ft_rpc_client_kick(struct ft_rpc_client *client);

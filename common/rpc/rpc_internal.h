@@ -151,7 +151,10 @@ void ft_rpc_socket_lock_give(struct ft_rpc_socket_lock *lock);
 /* ---- server.c, server_call.c ----------------------------------------------------------------- */
 
 #define FT_RPC_LISTEN_MAX 8   /* endpoints of one server: a Unix socket, TCP, and room */
-#define FT_RPC_TRAILERS_MAX 4 /* as rpc.h says */
+#define FT_RPC_TRAILERS_MAX 4 /* as rpc.h says; one more is ours */
+/* Trailer of an UNAVAILABLE that a server of ours means: the connection is well, and asking again
+ * is not for the client's layer to do. */
+#define FT_RPC_MEANT_KEY "ft-meant"
 
 struct ft_rpc_server {
     struct ft_rpc_loop *loop;
@@ -163,6 +166,7 @@ struct ft_rpc_server {
     bool started, draining, closing;
     struct ft_rpc_call *waiting; /* takes the next call; NULL when there is none to take it */
     int32_t n_calls;             /* calls that core gave us and that are not gone */
+    int64_t last_gone_ns;        /* when the last of them went */
     struct ft_rpc_tag on_shutdown;
     bool is_shut_down;
 };
@@ -177,7 +181,7 @@ struct ft_rpc_call {
     int pending; /* tags that are out, and callbacks that are running */
     grpc_byte_buffer *received;
     struct ft_rpc_outbox outbox;
-    grpc_metadata trailers[FT_RPC_TRAILERS_MAX];
+    grpc_metadata trailers[FT_RPC_TRAILERS_MAX + 1];
     size_t n_trailers;
     struct ft_rpc_status status; /* what finish was given */
     int core_cancelled;          /* written by core with on_close */
@@ -239,7 +243,6 @@ struct ft_rpc_ending {
     grpc_metadata_array headers, trailers;
     grpc_status_code code;
     grpc_slice text;
-    const char *detail; /* core's own account, from gpr */
 };
 void ft_rpc_ending_init(struct ft_rpc_ending *ending);
 void ft_rpc_ending_fini(struct ft_rpc_ending *ending);

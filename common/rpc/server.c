@@ -186,6 +186,23 @@ void ft_rpc_server_arm(struct ft_rpc_server *server) {
     server->waiting = call;
 }
 
+/* Core closes a connection with its last call, and a client that writes to it at that moment drops
+ * what it has not read yet. So what ended last gets this long to be read. */
+#define LINGER_NS ((int64_t)50000000)
+
+static void wait_for_calls(struct ft_rpc_server *server, int64_t grace_ns) {
+    int64_t now_ns = ft_clock_now_ns();
+    int64_t until_ns = grace_ns < INT64_MAX - now_ns ? now_ns + grace_ns : INT64_MAX;
+    while (server->n_calls > 0 && now_ns < until_ns) {
+        ft_rpc_loop_step(server->loop, until_ns);
+        now_ns = ft_clock_now_ns();
+    }
+    if (until_ns > server->last_gone_ns + LINGER_NS)
+        until_ns = server->last_gone_ns + LINGER_NS;
+    while (server->n_calls == 0 && ft_clock_now_ns() < until_ns)
+        ft_rpc_loop_step(server->loop, until_ns);
+}
+
 static bool is_idle(const struct ft_rpc_server *server) {
     return server->is_shut_down && server->n_calls == 0 && server->waiting == NULL;
 }
@@ -195,14 +212,11 @@ void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns) {
     if (s == NULL)
         return;
     *server = NULL;
+    s->draining = true;
+    wait_for_calls(s, grace_ns);
     s->closing = true;
     grpc_server_shutdown_and_notify(s->core, s->loop->cq, &s->on_shutdown);
-    int64_t now_ns = ft_clock_now_ns();
-    int64_t until_ns = grace_ns < INT64_MAX - now_ns ? now_ns + grace_ns : INT64_MAX;
-    while (!is_idle(s) && ft_clock_now_ns() < until_ns)
-        ft_rpc_loop_step(s->loop, until_ns);
-    if (!is_idle(s))
-        grpc_server_cancel_all_calls(s->core);
+    grpc_server_cancel_all_calls(s->core);
     while (!is_idle(s))
         ft_rpc_loop_step(s->loop, INT64_MAX);
     grpc_server_destroy(s->core);

@@ -3,6 +3,8 @@
 #include <grpc/support/alloc.h>
 #include <stdlib.h>
 
+#include "common/base/clock.h"
+
 /* A call lives as long as anything of it is pending: a tag in the completion queue, or a callback
  * that is running (which may run the loop). The tag of RECV_CLOSE is out from begin to the end of
  * the call, so a call that waits for its handler stays alive. */
@@ -21,6 +23,7 @@ static void release(struct ft_rpc_call *call) {
     struct ft_rpc_server *server = call->server;
     ft_rpc_call_destroy(call);
     server->n_calls--;
+    server->last_gone_ns = ft_clock_now_ns();
     ft_rpc_server_arm(server);
 }
 
@@ -148,6 +151,11 @@ bool ft_rpc_call_writable(const struct ft_rpc_call *call) {
     return !call->sending && call->outbox.n == 0 && !call->over && !call->finished;
 }
 
+static void add_trailer(struct ft_rpc_call *call, const char *key, grpc_slice value) {
+    call->trailers[call->n_trailers++] =
+        (grpc_metadata){.key = grpc_slice_from_copied_string(key), .value = value};
+}
+
 static void finish(struct ft_rpc_call *call, int code, struct ft_str text) {
     if (call->finished || call->over)
         return;
@@ -158,6 +166,8 @@ static void finish(struct ft_rpc_call *call, int code, struct ft_str text) {
         text = ft_str_c("the handler gave no reply");
     }
     ft_rpc_status_set(&call->status, code, text);
+    if (code == GRPC_STATUS_UNAVAILABLE)
+        add_trailer(call, FT_RPC_MEANT_KEY, grpc_slice_from_static_string("1"));
     pump(call);
 }
 
@@ -197,9 +207,9 @@ void ft_rpc_call_trailer(struct ft_rpc_call *call, const char *key, const char *
     if (call->finished || call->over)
         return;
     FT_ASSERT(call->n_trailers < FT_RPC_TRAILERS_MAX);
-    grpc_slice name = grpc_slice_from_copied_string(key);
+    add_trailer(call, key, legal_value(value));
+    grpc_slice name = call->trailers[call->n_trailers - 1].key;
     FT_ASSERT(grpc_header_key_is_legal(name) && !grpc_is_binary_header(name));
-    call->trailers[call->n_trailers++] = (grpc_metadata){.key = name, .value = legal_value(value)};
 }
 
 /* ---- life ----------------------------------------------------------------------------------- */

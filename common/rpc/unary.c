@@ -44,13 +44,13 @@ static void launch(struct unary *unary) {
     grpc_byte_buffer_destroy(message);
 }
 
-/* The connection broke, and the server said nothing. When a server was restarted, the first call
- * after it often goes onto the dead connection, wait_for_ready or not. */
+/* The connection broke, and the server said nothing of its own. When a server was restarted, the
+ * first call after it often goes onto the dead connection, wait_for_ready or not. Core's status
+ * for that looks like one from the peer, so a server of ours marks those it means. */
 static bool died_on_connection(const struct unary *unary) {
     const struct ft_rpc_ending *ending = &unary->ending;
     return ending->code == GRPC_STATUS_UNAVAILABLE && ending->headers.count == 0 &&
-           ending->trailers.count == 0 && ending->detail != NULL &&
-           strstr(ending->detail, "received from peer") == NULL;
+           ending->trailers.count == 0;
 }
 
 static bool retry(struct unary *unary) {
