@@ -116,6 +116,7 @@ static void commit(struct co_app *app, int32_t i, const struct ft_verdict *verdi
     r->target_len = r->n - 1;
     /* Drafts beyond verify_k were cut by the plan: the draft fed them, nobody decided them. */
     keep_draft(r, n_before, plan->n_drafted, n_drafts);
+    co_request_conclude(r);
 }
 
 static bool decide(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,

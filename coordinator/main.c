@@ -2,6 +2,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -262,6 +263,8 @@ int main(int argc, char **argv) {
     enum ft_log_level level = FT_LOG_INFO;
     ft_log_parse_level(app.config.log_level, &level);
     ft_log_set_level(level);
+    if (app.config.die_with_parent)
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
     ft_rpc_signals_block();
     code = open_app(&app, &err);
     if (code == FT_OK) {

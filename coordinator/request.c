@@ -286,7 +286,12 @@ int32_t co_request_commit(struct co_request *r, const int32_t *tokens, int32_t n
     while (committed < n && !end)
         end = commit_one(r, tokens[committed++]);
     r->app->stats.generation_tokens += (uint64_t)committed;
-    if (end)
-        co_request_event(r, r->error.code != FT_OK ? CO_EVENT_FAIL : CO_EVENT_STOP);
     return committed;
+}
+
+void co_request_conclude(struct co_request *r) {
+    if (r->error.code != FT_OK)
+        co_request_event(r, CO_EVENT_FAIL);
+    else if (r->finish != FT_WIRE_FINISH_NONE)
+        co_request_event(r, CO_EVENT_STOP);
 }

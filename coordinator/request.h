@@ -97,6 +97,8 @@ void co_request_fail(struct co_request *request, const struct ft_err *err);
 
 /* Commit tokens in order until the first stop condition; returns how many were committed. */
 int32_t co_request_commit(struct co_request *request, const int32_t *tokens, int32_t n);
+/* End the request if a stop condition was met; after its statistics are complete. */
+void co_request_conclude(struct co_request *request);
 
 /* Send what is pending when the client can take it. */
 void co_request_flush(struct co_request *request);

@@ -46,6 +46,8 @@ static void build_argv(const struct cluster *c, enum cluster_role role, char *ar
     }
     snprintf(text[t], 256, "--ready_fd=%d", READY_FD);
     argv[n++] = text[t++];
+    snprintf(text[t], 256, "--die_with_parent");
+    argv[n++] = text[t++];
     for (int i = 0; i < CLUSTER_ARGS && c->opts.args[role][i] != NULL; i++)
         argv[n++] = (char *)(uintptr_t)c->opts.args[role][i];
     argv[n] = NULL;
