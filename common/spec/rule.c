@@ -7,10 +7,15 @@
 
 static const struct ft_rule *const rules[] = {&ft_rule_standard};
 
+const struct ft_rule *ft_rule_at(size_t index) {
+    return index < sizeof rules / sizeof rules[0] ? rules[index] : NULL;
+}
+
 const struct ft_rule *ft_rule_find(const char *name) {
-    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (strcmp(rules[i]->name, name) == 0)
-            return rules[i];
+    const struct ft_rule *rule;
+    for (size_t i = 0; (rule = ft_rule_at(i)) != NULL; i++)
+        if (strcmp(rule->name, name) == 0)
+            return rule;
     return NULL;
 }
 

@@ -52,6 +52,8 @@ struct ft_rule {
 
 /* By config name ("standard"); NULL when there is none. */
 const struct ft_rule *ft_rule_find(const char *name);
+/* Every rule in turn; NULL past the last. */
+const struct ft_rule *ft_rule_at(size_t index);
 
 /* What row index of a round sees: counts, the drafts before it, the bans in force. */
 struct ft_row_context ft_rule_row_context(const struct ft_round *round, int32_t index);
