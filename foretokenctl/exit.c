@@ -11,6 +11,7 @@ const char ctl_exit_help[] =
     "  66  an input file is not there, or what was asked for is not\n"
     "  69  the service cannot be reached, is unavailable, or does not support what was asked\n"
     "  70  an error inside the service\n"
+    "  71  an error of this machine: memory, a file that cannot be read\n"
     "  74  standard output cannot be written\n"
     "  75  try again: too much load, past the deadline, or cancelled\n"
     "  76  the service answered something else than its protocol says\n"
@@ -60,7 +61,7 @@ int ctl_exit_from_status(const struct ft_rpc_status *status) {
 int ctl_exit_with_output(const struct ft_buf *out) {
     struct ft_err err = {0};
     if (out->failed)
-        return ctl_exit_because(CTL_EXIT_INTERNAL, "no memory for the answer");
+        return ctl_exit_because(CTL_EXIT_OS, "no memory for the answer");
     fwrite(out->ptr, 1, out->len, stdout);
     if (ctl_print_flush(stdout, &err) != FT_OK)
         return ctl_exit_because(CTL_EXIT_OUTPUT, err.text);

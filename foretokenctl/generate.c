@@ -186,7 +186,7 @@ static int finish(struct generation *gen) {
     if (gen->last.finish == FT_WIRE_FINISH_NONE)
         return ctl_exit_because(CTL_EXIT_PROTOCOL, "the stream ended without a finish reason");
     if (gen->ids.failed || gen->text.failed)
-        return ctl_exit_because(CTL_EXIT_INTERNAL, "no memory for the answer");
+        return ctl_exit_because(CTL_EXIT_OS, "no memory for the answer");
     if (gen->opts->json)
         status = print_json(gen);
     if (gen->opts->stats)
@@ -220,7 +220,7 @@ int ctl_generate_run(struct ctl_options *opts) {
     if (status == CTL_EXIT_OK) {
         ft_wire_encode_generate(&opts->request, &session.message);
         status = session.message.failed
-                     ? ctl_exit_because(CTL_EXIT_INTERNAL, "no memory for the request")
+                     ? ctl_exit_because(CTL_EXIT_OS, "no memory for the request")
                      : run_stream(&gen);
     }
     ctl_session_close(&session);

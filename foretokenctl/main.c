@@ -101,7 +101,7 @@ static int run(int argc, char **argv, struct ctl_options *opts) {
 int main(int argc, char **argv) {
     struct ctl_options opts = {.arena = ft_arena_create(16384, 0)};
     if (opts.arena == NULL)
-        return ctl_exit_because(CTL_EXIT_INTERNAL, "no memory");
+        return ctl_exit_because(CTL_EXIT_OS, "no memory");
     int status = run(argc, argv, &opts);
     struct ft_err err = {0};
     if (status == CTL_EXIT_OK && ctl_print_flush(stdout, &err) != FT_OK)

@@ -44,7 +44,7 @@ int ctl_session_open(struct ctl_session *session, const struct ctl_options *opts
         return status;
     session->arena = ft_arena_create(ARENA_CHUNK, ARENA_MAX);
     if (session->arena == NULL)
-        return ctl_exit_because(CTL_EXIT_INTERNAL, "no memory for replies");
+        return ctl_exit_because(CTL_EXIT_OS, "no memory for replies");
     ft_rpc_signals_block();
     if (ft_rpc_loop_create(&session->loop, 0, &err) != FT_OK ||
         ft_rpc_loop_on_signal(session->loop, on_signal, session, &err) != FT_OK)
@@ -73,7 +73,7 @@ int ctl_session_end(const struct ctl_session *session, const struct ft_rpc_statu
 int ctl_session_call(struct ctl_session *session, const char *path) {
     ft_buf_reset(&session->reply);
     if (session->message.failed)
-        return ctl_exit_because(CTL_EXIT_INTERNAL, "no memory for the request");
+        return ctl_exit_because(CTL_EXIT_OS, "no memory for the request");
     struct ft_rpc_status status = ft_rpc_client_unary_sync(
         session->client, path, ft_buf_str(&session->message), &session->call, &session->reply);
     return ctl_session_end(session, &status);

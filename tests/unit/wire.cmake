@@ -1,7 +1,8 @@
-ft_test(unit/test_wire.c SOURCES ${PROJECT_SOURCE_DIR}/tests/unit/test_wire_samples.c LINK ft_wire m)
+ft_test(unit/test_wire.c SOURCES ${PROJECT_SOURCE_DIR}/tests/unit/test_wire_samples.c LINK ft_wire)
+target_compile_definitions(test_wire PRIVATE FT_TEST_PROTOC="${FT_PROTOC}")
+ft_test(unit/test_wire_strict.c LINK ft_wire m)
 set(sanitized 0)
 if(FORETOKEN_SANITIZE)
   set(sanitized 1)
 endif()
-target_compile_definitions(test_wire PRIVATE FT_TEST_PROTOC="${FT_PROTOC}"
-  FT_TEST_SANITIZED=${sanitized})
+target_compile_definitions(test_wire_strict PRIVATE FT_TEST_SANITIZED=${sanitized})
