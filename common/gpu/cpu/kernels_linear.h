@@ -25,20 +25,62 @@ struct vec4 {
     vec r[FT_ISA_ROW_GROUP];
 };
 
-/* One vector of the four rows against n rows of x. */
-INLINE void tile_step(struct vec4 *sums, struct vec4 w, const float *x, int64_t x_stride, int n) {
-    for (int m = 0; m < n; m++) {
-        vec a = v_load(x + m * x_stride);
-        sums[m].r[0] = v_fma(w.r[0], a, sums[m].r[0]);
-        sums[m].r[1] = v_fma(w.r[1], a, sums[m].r[1]);
-        sums[m].r[2] = v_fma(w.r[2], a, sums[m].r[2]);
-        sums[m].r[3] = v_fma(w.r[3], a, sums[m].r[3]);
-    }
+/* The statement for m = 0 .. n - 1, n a constant. Written out, because compilers give up keeping
+ * an array in registers before they unroll a loop over it. */
+#define EACH_ROW(n, statement)                                                                     \
+    do {                                                                                           \
+        if ((n) > 0) {                                                                             \
+            enum { m = 0 };                                                                        \
+            statement;                                                                             \
+        }                                                                                          \
+        if ((n) > 1) {                                                                             \
+            enum { m = 1 };                                                                        \
+            statement;                                                                             \
+        }                                                                                          \
+        if ((n) > 2) {                                                                             \
+            enum { m = 2 };                                                                        \
+            statement;                                                                             \
+        }                                                                                          \
+        if ((n) > 3) {                                                                             \
+            enum { m = 3 };                                                                        \
+            statement;                                                                             \
+        }                                                                                          \
+        if ((n) > 4) {                                                                             \
+            enum { m = 4 };                                                                        \
+            statement;                                                                             \
+        }                                                                                          \
+        if ((n) > 5) {                                                                             \
+            enum { m = 5 };                                                                        \
+            statement;                                                                             \
+        }                                                                                          \
+    } while (0)
+
+INLINE struct vec4 fma4(struct vec4 w, vec x, struct vec4 sums) {
+    sums.r[0] = v_fma(w.r[0], x, sums.r[0]);
+    sums.r[1] = v_fma(w.r[1], x, sums.r[1]);
+    sums.r[2] = v_fma(w.r[2], x, sums.r[2]);
+    sums.r[3] = v_fma(w.r[3], x, sums.r[3]);
+    return sums;
 }
 
-INLINE struct vec4 tile_weights(const struct linear_tile *t, int64_t at, enum ft_elem elem) {
-    return (struct vec4){{load_elem(t->w[0] + at, elem), load_elem(t->w[1] + at, elem),
-                          load_elem(t->w[2] + at, elem), load_elem(t->w[3] + at, elem)}};
+/* Vector i of a cache line of the four rows. */
+INLINE struct vec4 weights_in_line(const struct linear_tile *t, int64_t at, int i,
+                                   enum ft_elem elem) {
+    struct vec4 w;
+    for (int r = 0; r < FT_ISA_ROW_GROUP; r++)
+        w.r[r] = elem == FT_ELEM_BF16
+                     ? v_line_bf16(t->w[r] + at, i)
+                     : load_elem(t->w[r] + at + (size_t)(i * VEC_LANES) * elem_bytes(elem), elem);
+    return w;
+}
+
+/* The last n numbers of the four rows, zeros behind them. */
+INLINE struct vec4 weights_n(const struct linear_tile *t, int64_t at, int32_t n,
+                             enum ft_elem elem) {
+    struct vec4 w;
+    for (int r = 0; r < FT_ISA_ROW_GROUP; r++)
+        w.r[r] = load_elem_n(t->w[r] + at, elem, n);
+    return w;
 }
 
 INLINE void tile_prefetch(const struct linear_tile *t, int64_t at) {
@@ -48,33 +90,27 @@ INLINE void tile_prefetch(const struct linear_tile *t, int64_t at) {
 
 /* n and elem are constants where this is used, so that all sums are registers. */
 INLINE void tile_dots(const struct linear_tile *t, quad *y, enum ft_elem elem, int n) {
-    struct vec4 sums[VEC_TILE_ROWS];
-    for (int m = 0; m < n; m++)
-        sums[m] = (struct vec4){{v_zero(), v_zero(), v_zero(), v_zero()}};
-    const int64_t bytes = (int64_t)elem_bytes(elem);
+    const int64_t bytes = (int64_t)elem_bytes(elem), stride = t->x_stride;
+    const int32_t line = (int32_t)(64 / bytes); /* numbers in a cache line */
+    struct vec4 sums[6];
+    EACH_ROW(n, sums[m] = ((struct vec4){{v_zero(), v_zero(), v_zero(), v_zero()}}));
+    const float *x = t->x;
     int32_t k = 0;
-    /* a cache line of 64 bytes of each row at a time */
-    const int32_t line = (int32_t)(64 / bytes);
     for (; k + line <= t->n_in; k += line) {
         tile_prefetch(t, k * bytes);
-        for (int32_t i = 0; i < line; i += VEC_LANES)
-            tile_step(sums, tile_weights(t, (k + i) * bytes, elem), t->x + k + i, t->x_stride, n);
-    }
-    for (; k + VEC_LANES <= t->n_in; k += VEC_LANES)
-        tile_step(sums, tile_weights(t, k * bytes, elem), t->x + k, t->x_stride, n);
-    if (k < t->n_in) {
-        int32_t rest = t->n_in - k;
-        struct vec4 w;
-        for (int r = 0; r < FT_ISA_ROW_GROUP; r++)
-            w.r[r] = load_elem_n(t->w[r] + k * bytes, elem, rest);
-        for (int m = 0; m < n; m++) {
-            vec a = v_load_n(t->x + k + m * t->x_stride, rest);
-            for (int r = 0; r < FT_ISA_ROW_GROUP; r++)
-                sums[m].r[r] = v_fma(w.r[r], a, sums[m].r[r]);
+        for (int i = 0; i < line / VEC_LANES; i++, x += VEC_LANES) {
+            struct vec4 w = weights_in_line(t, k * bytes, i, elem);
+            EACH_ROW(n, sums[m] = fma4(w, v_load(x + m * stride), sums[m]));
         }
     }
-    for (int m = 0; m < n; m++)
-        y[m] = v_sum4(sums[m].r[0], sums[m].r[1], sums[m].r[2], sums[m].r[3]);
+    while (k < t->n_in) {
+        int32_t rest = i_min(t->n_in - k, VEC_LANES);
+        struct vec4 w = weights_n(t, k * bytes, rest, elem);
+        EACH_ROW(n, sums[m] = fma4(w, v_load_n(x + m * stride, rest), sums[m]));
+        k += rest;
+        x += rest;
+    }
+    EACH_ROW(n, y[m] = v_sum4(sums[m].r[0], sums[m].r[1], sums[m].r[2], sums[m].r[3]));
 }
 
 INLINE void tile_dots_of(const struct linear_tile *t, quad *y, enum ft_elem elem, int n) {
@@ -99,7 +135,8 @@ INLINE void tile_dots_of(const struct linear_tile *t, quad *y, enum ft_elem elem
 typedef void (*tile_fn)(const struct linear_tile *t, quad *y, enum ft_elem elem);
 #if VEC_TILE_ROWS == 6
 TILE(1)
-TILE(2) TILE(3) TILE(4) TILE(5)
+TILE(2)
+TILE(3) TILE(4) TILE(5)
     TILE(6) static const tile_fn tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 #elif VEC_TILE_ROWS == 3
 TILE(1) TILE(2) TILE(3) static const tile_fn tiles[] = {tile_1, tile_2, tile_3};

@@ -85,6 +85,10 @@ INLINE vec v_load_bf16(const void *p) {
 INLINE vec v_load_bf16_n(const void *p, int32_t n) {
     return v_widen_bf16(v_halves_n(p, n));
 }
+/* Vector i of a cache line. */
+INLINE vec v_line_bf16(const void *p, int32_t i) {
+    return v_load_bf16((const uint16_t *)p + i * VEC_LANES);
+}
 INLINE vec v_load_f16(const void *p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(p));
 }

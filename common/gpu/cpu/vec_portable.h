@@ -102,6 +102,10 @@ INLINE vec v_load_bf16_n(const void *p, int32_t n) {
 INLINE vec v_load_bf16(const void *p) {
     return v_load_bf16_n(p, VEC_LANES);
 }
+/* Vector i of a cache line. */
+INLINE vec v_line_bf16(const void *p, int32_t i) {
+    return v_load_bf16((const uint16_t *)p + i * VEC_LANES);
+}
 INLINE float v_from_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h >> 10 & 0x1F, mantissa = h & 0x3FF;
     if (exponent == 0) { /* zero or subnormal: mantissa * 2^-24, exact */
