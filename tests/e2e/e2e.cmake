@@ -1,3 +1,18 @@
+# The three real processes. Minutes-long cases of a suite run as tests of their own, labelled slow.
+include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
+include(${PROJECT_SOURCE_DIR}/tests/support/cluster.cmake)
+
 foreach(suite lossless stop sampling validate faults)
-  ft_test(e2e/test_e2e_${suite}.c LINK ft_test_cluster ft_test_support LABELS e2e TIMEOUT 600)
+  ft_test(e2e/test_e2e_${suite}.c LINK ft_test_cluster ft_test_support m LABELS e2e TIMEOUT 900)
+  ft_grpc_test_env(test_e2e_${suite})
 endforeach()
+set_property(TEST test_e2e_lossless APPEND PROPERTY ENVIRONMENT CK_RUN_CASE=lossless)
+
+ft_test(e2e/test_e2e_alpha.c LINK ft_test_cluster ft_test_support m LABELS e2e slow TIMEOUT 1800)
+
+add_test(NAME e2e_distribution COMMAND test_e2e_sampling)
+set_tests_properties(e2e_distribution PROPERTIES LABELS "e2e;slow" TIMEOUT 2400
+  ENVIRONMENT "CK_RUN_CASE=distribution;FORETOKEN_TEST_DRAWS=20000")
+add_test(NAME e2e_bench_pair COMMAND test_e2e_lossless)
+set_tests_properties(e2e_bench_pair PROPERTIES LABELS "e2e;slow" TIMEOUT 1800
+  ENVIRONMENT "CK_RUN_CASE=bench_pair")

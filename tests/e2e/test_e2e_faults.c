@@ -328,7 +328,7 @@ START_TEST(dev07_swapped_tokens_are_refused_naming_the_first_difference) {
     cluster_start(&g_cluster, &opts);
     cluster_signal(&g_cluster, CLUSTER_COORDINATOR, SIGTERM);
     cluster_signal(&g_cluster, CLUSTER_DRAFT, SIGTERM);
-    g_cluster.opts.draft_dir = ft_fixture_model("cyc-draft+swap=b,c");
+    g_cluster.opts.draft_dir = ft_fixture_model("cyc-draft+swap=98,99");
     ck_assert_int_eq(cluster_spawn(&g_cluster, CLUSTER_DRAFT), 0);
     ck_assert_int_eq(cluster_spawn(&g_cluster, CLUSTER_COORDINATOR), 78);
     struct ft_buf log = ft_fixture_read(g_cluster.dir, "coordinator.log");
