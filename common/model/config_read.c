@@ -10,8 +10,9 @@
 
 #define MODULE "config"
 
-/* Real configs are a few KB; label maps and index files of large models reach a few MB. */
-#define JSON_BYTES_MAX (16u << 20)
+/* Real configs are a few KB, the index of a model of 1024 layers below 3 MB. What is refused for
+ * another reason must be so within a second, so there is no room for more. */
+#define JSON_BYTES_MAX (4u << 20)
 #define PATH_MAX_BYTES 4096
 /* Of a value that a message shows; the reason behind it must still fit. */
 #define VALUE_SHOWN_MAX 48

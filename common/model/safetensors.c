@@ -9,6 +9,9 @@
 #define LENGTH_BYTES 8u
 #define PATH_MAX_BYTES 4096
 #define ARENA_CHUNK_BYTES 16384
+/* Of a header, for each tensor that it may list: 8 in an entry of 4 dimensions, and as many again
+ * for metadata. */
+#define COMMAS_PER_TENSOR 16
 
 /* What one call of parse works on. */
 struct parse {
@@ -178,6 +181,15 @@ static enum ft_code read_entries(const struct parse *p, json_t *root, struct ft_
     return check_cover(p, out);
 }
 
+/* Whether the JSON has more members than a header can need: building a tree of millions of them
+ * would take seconds and gigabytes before a single one is looked at. */
+static bool is_crowded(const unsigned char *json, size_t len) {
+    size_t n = 0;
+    for (size_t i = 0; i < len; i++)
+        n += json[i] == ',';
+    return n > (size_t)COMMAS_PER_TENSOR * FT_SAFETENSORS_TENSORS_MAX;
+}
+
 /* The length of the JSON, once it is known to lie within the file and the limits. */
 static enum ft_code read_length(const struct parse *p, const unsigned char *bytes, size_t len,
                                 uint64_t file_bytes, uint64_t *out) {
@@ -188,7 +200,7 @@ static enum ft_code read_length(const struct parse *p, const unsigned char *byte
     if (len < LENGTH_BYTES || file_bytes < LENGTH_BYTES)
         reason = "the file is too short to have one";
     else if (n > FT_SAFETENSORS_HEADER_MAX)
-        reason = "the limit is 100000000";
+        reason = "the limit is 16777216";
     else if (n > file_bytes - LENGTH_BYTES || n > len - LENGTH_BYTES)
         reason = "the file is shorter";
     else if (n < 2 || bytes[LENGTH_BYTES] != '{')
@@ -211,6 +223,10 @@ enum ft_code ft_safetensors_parse(struct ft_safetensors *out, const char *label,
         return code;
     p.data_begin = LENGTH_BYTES + n;
     p.data_bytes = file_bytes - p.data_begin;
+    if (is_crowded(bytes + LENGTH_BYTES, (size_t)n))
+        return ft_err_set(err, FT_E_PROC_MODEL, MODULE,
+                          "%s: header has more members than %u tensors need", label,
+                          FT_SAFETENSORS_TENSORS_MAX);
     json_error_t where;
     json_t *root =
         json_loadb((const char *)bytes + LENGTH_BYTES, (size_t)n, JSON_REJECT_DUPLICATES, &where);
