@@ -167,18 +167,23 @@ static enum ft_code edit(struct ft_transform *transform, const float *logits, in
     return FT_OK;
 }
 
-/* Edits a row and finds its largest value; transform->maxima is of that row. */
+/* A row after its edits; transform->maxima is of it. */
+struct edited_row {
+    const float *logits;
+    float max; /* finite */
+};
+
 static enum ft_code prepare(struct ft_transform *transform, const float *logits, int32_t n_vocab,
-                            const struct ft_row_context *context, const float **row, float *max,
+                            const struct ft_row_context *context, struct edited_row *row,
                             struct ft_err *err) {
-    enum ft_code code = edit(transform, logits, n_vocab, context, row, err);
+    enum ft_code code = edit(transform, logits, n_vocab, context, &row->logits, err);
     if (code != FT_OK)
         return code;
-    if (!ft_rowmath_maxima(*row, (size_t)n_vocab, transform->maxima, max))
-        return first_bad_logit(*row, n_vocab, err);
-    if (*max > -INFINITY)
+    if (!ft_rowmath_maxima(row->logits, (size_t)n_vocab, transform->maxima, &row->max))
+        return first_bad_logit(row->logits, n_vocab, err);
+    if (row->max > -INFINITY)
         return FT_OK;
-    for (int32_t id = 0; *row != logits && id < n_vocab; id++)
+    for (int32_t id = 0; row->logits != logits && id < n_vocab; id++)
         if (logits[id] > -INFINITY)
             return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                               "every token is banned: bias and masks leave none of %d", n_vocab);
@@ -189,12 +194,11 @@ static enum ft_code prepare(struct ft_transform *transform, const float *logits,
 enum ft_code ft_transform_argmax(struct ft_transform *transform, const float *logits,
                                  int32_t n_vocab, const struct ft_row_context *context,
                                  int32_t *out, struct ft_err *err) {
-    const float *row;
-    float max;
-    enum ft_code code = prepare(transform, logits, n_vocab, context, &row, &max, err);
+    struct edited_row row;
+    enum ft_code code = prepare(transform, logits, n_vocab, context, &row, err);
     if (code != FT_OK)
         return code;
-    *out = ft_rowmath_find(row, (size_t)n_vocab, transform->maxima, max);
+    *out = ft_rowmath_find(row.logits, (size_t)n_vocab, transform->maxima, row.max);
     return FT_OK;
 }
 
@@ -230,22 +234,21 @@ enum ft_code ft_transform_row(struct ft_transform *transform, const float *logit
                               struct ft_err *err) {
     const struct ft_sampling *sampling = context->sampling;
     const size_t n = (size_t)n_vocab;
-    const float *row;
-    float max;
-    enum ft_code code = prepare(transform, logits, n_vocab, context, &row, &max, err);
+    struct edited_row row;
+    enum ft_code code = prepare(transform, logits, n_vocab, context, &row, err);
     if (code != FT_OK)
         return code;
     if (ft_sampling_is_greedy(sampling)) {
-        int32_t best = ft_rowmath_find(row, n, transform->maxima, max);
+        int32_t best = ft_rowmath_find(row.logits, n, transform->maxima, row.max);
         memset(probs, 0, n * sizeof *probs);
         probs[best] = 1.0f;
         return FT_OK;
     }
     struct ft_rowmath_exp how = {
-        .max = max, .scale = 1.0f / sampling->temperature, .threshold = -INFINITY};
+        .max = row.max, .scale = 1.0f / sampling->temperature, .threshold = -INFINITY};
     if (sampling->top_k > 0 && sampling->top_k < n_vocab)
-        how.threshold = top_k_threshold(transform, row, n, (size_t)sampling->top_k);
-    double sum = ft_rowmath_exp(row, n, &how, probs);
+        how.threshold = top_k_threshold(transform, row.logits, n, (size_t)sampling->top_k);
+    double sum = ft_rowmath_exp(row.logits, n, &how, probs);
     float threshold = sampling->min_p; /* the largest weight is 1 */
     if (sampling->top_p < 1.0f) {
         float nucleus = top_p_threshold(transform, probs, n, sum, (double)sampling->top_p);
