@@ -219,9 +219,8 @@ int ctl_generate_run(struct ctl_options *opts) {
     int status = ctl_session_open(&session, opts);
     if (status == CTL_EXIT_OK) {
         ft_wire_encode_generate(&opts->request, &session.message);
-        status = session.message.failed
-                     ? ctl_exit_because(CTL_EXIT_OS, "no memory for the request")
-                     : run_stream(&gen);
+        status = session.message.failed ? ctl_exit_because(CTL_EXIT_OS, "no memory for the request")
+                                        : run_stream(&gen);
     }
     ctl_session_close(&session);
     ft_buf_fini(&gen.ids);
