@@ -23,6 +23,7 @@ struct ft_detok {
     size_t n_stops;
     bool include_stop; /* keep the matched stop string in the text */
     struct ft_buf held;
+    bool done; /* a stop matched, or finish was called: nothing more comes out */
 };
 
 void ft_detok_init(struct ft_detok *detok, const struct ft_str *stops, size_t n_stops,
@@ -30,10 +31,11 @@ void ft_detok_init(struct ft_detok *detok, const struct ft_str *stops, size_t n_
 void ft_detok_fini(struct ft_detok *detok);
 
 /* Feed the bytes of one token; append to out what is certain. Returns the index of the stop string
- * that is now complete (the earliest match by its start; on one start the longest listed first), or
- * -1. After a match out has the text up to it (and the stop itself with include_stop) and later
+ * that is now complete (the earliest match by its start; on one start the longest, listed first),
+ * or -1. After a match out has the text up to it (and the stop itself with include_stop) and later
  * pushes add nothing. Bytes that cannot be UTF-8 become U+FFFD, one for each maximal bad part as
- * Unicode recommends. Stop strings match on raw bytes. */
+ * Unicode recommends. Stop strings match on raw bytes; an empty one never does. When memory is out
+ * (held.failed, out->failed) text is missing. */
 int ft_detok_push(struct ft_detok *detok, struct ft_str bytes, struct ft_buf *out);
 
 /* End without a match: append what is held; a character cut short becomes one U+FFFD. */

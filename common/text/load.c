@@ -7,22 +7,16 @@ static enum ft_code check_model(const json_t *model, struct ft_err *err) {
     const char *type = ft_tokjson_type(model);
     if (strcmp(type, "BPE") != 0)
         return ft_tokjson_fail(err, "type '%s' is not supported, only BPE is", type);
-    static const char *const must_be_null[] = {"unk_token", "dropout"};
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(model, must_be_null[i]);
-        if (value != NULL && !json_is_null(value) && json_number_value(value) != 0.0)
-            return ft_tokjson_fail(err, "%s is not supported", must_be_null[i]);
-        if (json_is_string(value))
-            return ft_tokjson_fail(err, "%s '%s' is not supported", must_be_null[i],
+    /* Off when absent, null, "" or 0. */
+    static const char *const off[] = {"unk_token", "dropout", "continuing_subword_prefix",
+                                      "end_of_word_suffix"};
+    for (size_t i = 0; i < sizeof off / sizeof off[0]; i++) {
+        const json_t *value = json_object_get(model, off[i]);
+        if (json_string_length(value) != 0)
+            return ft_tokjson_fail(err, "%s '%s' is not supported", off[i],
                                    json_string_value(value));
-    }
-    static const char *const must_be_empty[] = {"continuing_subword_prefix", "end_of_word_suffix"};
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *value = json_object_get(model, must_be_empty[i]);
-        if (value == NULL || json_is_null(value))
-            continue;
-        if (!json_is_string(value) || json_string_length(value) != 0)
-            return ft_tokjson_fail(err, "%s is not supported", must_be_empty[i]);
+        if (json_number_value(value) != 0.0)
+            return ft_tokjson_fail(err, "%s %g is not supported", off[i], json_number_value(value));
     }
     bool byte_fallback = false;
     enum ft_code code = ft_tokjson_bool(model, "byte_fallback", &byte_fallback, err);

@@ -12,6 +12,8 @@
     "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}"                \
     "\\x{205f}\\x{3000}"
 #define WORD "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
+/* Outside a class, Oniguruma's \w also takes the superscripts and fractions of Latin-1. */
+#define WORD_ALONE WORD "\\x{b2}\\x{b3}\\x{b9}\\x{bc}-\\x{be}"
 
 struct translator {
     struct ft_str in;
@@ -115,10 +117,10 @@ static enum ft_code escape(struct translator *t, bool in_class) {
     case 'D':
         return replace(t, 2, "\\P{Nd}");
     case 'w':
-        return replace(t, 2, in_class ? WORD : "[" WORD "]");
+        return replace(t, 2, in_class ? WORD : "[" WORD_ALONE "]");
     case 'W':
         return in_class ? refuse(t, t->at, 2, "in a class is not supported")
-                        : replace(t, 2, "[^" WORD "]");
+                        : replace(t, 2, "[^" WORD_ALONE "]");
     case 'v':
         return replace(t, 2, "\\x0b");
     case 'p':

@@ -95,8 +95,10 @@ static enum ft_code read_all(struct ft_tokenizer *tokenizer, const char *model_d
         code = ft_vocab_init(&tokenizer->vocab, err);
     if (code == FT_OK)
         code = ft_tokjson_load(path, FILE_BYTES_MAX, &root, err);
+    if (code == FT_E_REQ_NOT_FOUND)
+        return err->code = FT_E_PROC_MODEL; /* no model without its tokenizer */
     if (code != FT_OK)
-        return code == FT_E_REQ_NOT_FOUND ? (err->code = FT_E_PROC_MODEL) : code;
+        return code;
     code = build(tokenizer, root, err);
     json_decref(root);
     if (code != FT_OK)

@@ -37,8 +37,8 @@ enum ft_code ft_tokjson_load(const char *path, size_t bytes_max, json_t **out, s
         code = ft_tokjson_fail(err, "%s has %zu bytes, more than the limit of %zu", path, map.len,
                                bytes_max);
     else
-        *out = json_loadb((const char *)map.ptr, map.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL,
-                          &at);
+        *out = json_loadb(map.ptr == NULL ? "" : (const char *)map.ptr, map.len,
+                          JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &at);
     ft_file_unmap(&map);
     if (code == FT_OK && *out == NULL)
         code = ft_tokjson_fail(err, "%s: line %d: %s", path, at.line, at.text);
