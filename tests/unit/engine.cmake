@@ -2,3 +2,8 @@ foreach(suite test_model_golden test_model_exact)
   ft_test(unit/${suite}.c SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/unit/model_run.c
           LINK ft_model ft_jansson m)
 endforeach()
+foreach(suite test_ops test_ops_attention)
+  ft_test(unit/${suite}.c SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/unit/ops_reference.c LINK ft_gpu m)
+endforeach()
+ft_test(unit/test_cpu_pool.c LINK ft_gpu)
+ft_test(contract/test_device.c LINK ft_gpu)

@@ -1,0 +1,125 @@
+/* What every device promises, over every row of the registry. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/gpu/device.h"
+
+static const struct ft_device_opts opts = {.n_threads = 2, .idle_spin_us = 50};
+
+static struct ft_device *must_open(const char *spec) {
+    struct ft_device *device = NULL;
+    struct ft_err err = {0};
+    ck_assert_msg(ft_device_open(&device, spec, &opts, &err) == FT_OK, "%s", err.text);
+    return device;
+}
+
+START_TEST(kind_has_every_function) {
+    const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
+    ck_assert(kind->open && kind->close && kind->describe && kind->alloc && kind->place &&
+              kind->give_back && kind->copy && kind->sync);
+    ck_assert(kind->ops->gather && kind->ops->angles && kind->ops->rmsnorm && kind->ops->linear &&
+              kind->ops->rope && kind->ops->attention);
+}
+END_TEST
+
+START_TEST(open_by_name_says_what_it_is) {
+    const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
+    struct ft_device *device = must_open(kind->name);
+    ck_assert_ptr_eq(device->kind, kind);
+    char text[FT_DEVICE_TEXT_MAX];
+    kind->describe(device, text);
+    ck_assert_int_eq(strncmp(text, kind->name, strlen(kind->name)), 0);
+    ft_device_close(&device);
+    ck_assert_ptr_null(device);
+    ft_device_close(&device);
+}
+END_TEST
+
+START_TEST(open_of_unknown_variant_names_those_there_are) {
+    char spec[64];
+    struct ft_device *device = NULL;
+    struct ft_err err = {0};
+    strcpy(spec, ft_device_kind_at((size_t)_i)->name);
+    strcat(spec, ":abacus");
+    ck_assert_int_eq(ft_device_open(&device, spec, &opts, &err), FT_E_PROC_CONFIG);
+    ck_assert_ptr_null(device);
+    ck_assert_msg(strstr(err.text, "\"abacus\"") != NULL, "%s", err.text);
+}
+END_TEST
+
+START_TEST(open_of_unknown_device_names_those_there_are) {
+    static const char *const specs[] = {"", "cp", "cpux", "tpu", ":cpu"};
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
+        struct ft_device *device = NULL;
+        struct ft_err err = {0};
+        ck_assert_int_eq(ft_device_open(&device, specs[i], &opts, &err), FT_E_PROC_CONFIG);
+        ck_assert_ptr_null(device);
+        for (size_t k = 0; ft_device_kind_at(k) != NULL; k++)
+            ck_assert_msg(strstr(err.text, ft_device_kind_at(k)->name) != NULL, "%s", err.text);
+    }
+}
+END_TEST
+
+START_TEST(alloc_of_too_much_fails_and_leaves_output_alone) {
+    struct ft_device *device = must_open(ft_device_kind_at((size_t)_i)->name);
+    struct ft_err err = {0};
+    void *memory = NULL;
+    ck_assert_int_eq(device->kind->alloc(device, (size_t)1 << 56, &memory, &err), FT_E_PROC_MEMORY);
+    ck_assert_ptr_null(memory);
+    ck_assert_msg(strstr(err.text, "72057594037927936") != NULL, "%s", err.text);
+    device->kind->give_back(device, NULL, 0);
+    ft_device_close(&device);
+}
+END_TEST
+
+/* Memory comes aligned; what is copied or placed is what a gather then reads. The result is read
+ * where the device keeps it, so this part is for devices whose memory is the host's. */
+START_TEST(copied_and_placed_memory_feeds_operations) {
+    const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
+    struct ft_device *device = must_open(kind->name);
+    struct ft_err err = {0};
+    enum { ROWS = 3, COLS = 5, BYTES = 4096 };
+    float table[ROWS * COLS];
+    for (int32_t i = 0; i < ROWS * COLS; i++)
+        table[i] = (float)i;
+    const int32_t idx[] = {2, 0};
+    void *memory = NULL;
+    const void *placed = NULL;
+    ck_assert_int_eq(kind->alloc(device, BYTES, &memory, &err), FT_OK);
+    ck_assert_uint_eq((uintptr_t)memory % 64, 0);
+    ck_assert_int_eq(kind->place(device, table, sizeof table, &placed, &err), FT_OK);
+    int32_t *d_idx = memory;
+    float *out = (float *)memory + 64;
+    kind->copy(device, d_idx, idx, sizeof idx);
+    struct ft_op_gather op = {placed, FT_ELEM_F32, COLS, d_idx, 2, out};
+    kind->ops->gather(device, &op);
+    ck_assert_int_eq(kind->sync(device, &err), FT_OK);
+    for (int32_t i = 0; i < 2 * COLS; i++)
+        ck_assert(out[i] == table[idx[i / COLS] * COLS + i % COLS]);
+    for (int32_t i = 2 * COLS; i < BYTES / 4 - 64; i++)
+        ck_assert_msg(out[i] == 0.0f, "allocated memory is not zero");
+    kind->give_back(device, memory, BYTES);
+    ft_device_close(&device);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("device");
+    TCase *tcase = tcase_create("contract");
+    int n_kinds = 0;
+    while (ft_device_kind_at((size_t)n_kinds) != NULL)
+        n_kinds++;
+    tcase_add_loop_test(tcase, kind_has_every_function, 0, n_kinds);
+    tcase_add_loop_test(tcase, open_by_name_says_what_it_is, 0, n_kinds);
+    tcase_add_loop_test(tcase, open_of_unknown_variant_names_those_there_are, 0, n_kinds);
+    tcase_add_test(tcase, open_of_unknown_device_names_those_there_are);
+    tcase_add_loop_test(tcase, alloc_of_too_much_fails_and_leaves_output_alone, 0, n_kinds);
+    tcase_add_loop_test(tcase, copied_and_placed_memory_feeds_operations, 0, n_kinds);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

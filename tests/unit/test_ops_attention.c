@@ -1,0 +1,162 @@
+/* Attention over paged KV on every instruction set against a plain double-precision one. */
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/gpu/cpu/isa.h"
+#include "common/gpu/device.h"
+#include "unit/ops_reference.h"
+
+#define SEQS 4
+#define LEN 420
+#define TABLE ((LEN + FT_OPS_KV_BLOCK - 1) / FT_OPS_KV_BLOCK)
+
+struct shape {
+    int32_t n_heads, n_kv_heads, head_dim, window;
+};
+
+/* Sequences with keys and values [LEN, n_kv_heads, head_dim] and the same in paged form, where
+ * all that no row sees is NaN, as the KV of a poisoned sequence would be. */
+struct scene {
+    struct shape shape;
+    struct ft_kv kv;
+    float *k[SEQS], *v[SEQS];
+    int32_t blocks[SEQS * TABLE];
+    struct ft_span spans[SEQS];
+    int32_t n_rows;
+    float *q, *out;
+};
+
+static const struct {
+    int32_t position, n_rows;
+} places[SEQS] = {{0, 5}, {127, 1}, {109, 40}, {399, 6}};
+
+static void write_kv(struct scene *s, int32_t seq, int32_t position) {
+    int32_t dim = s->shape.head_dim, n_kv = s->shape.n_kv_heads;
+    int64_t padded = ft_kv_padded_dim(dim);
+    int32_t block = s->blocks[seq * TABLE + position / FT_OPS_KV_BLOCK];
+    int32_t at = position % FT_OPS_KV_BLOCK;
+    for (int32_t h = 0; h < n_kv; h++) {
+        float *head =
+            s->kv.base + block * ft_kv_block_floats(n_kv, dim) + h * ft_kv_head_floats(dim);
+        for (int32_t d = 0; d < padded; d++) {
+            int64_t from = ((int64_t)position * n_kv + h) * dim + d;
+            head[d * FT_OPS_KV_BLOCK + at] = d < dim ? s->k[seq][from] : 0.0f;
+            head[(FT_OPS_KV_BLOCK + at) * padded + d] = d < dim ? s->v[seq][from] : 0.0f;
+        }
+    }
+}
+
+static void make_scene(struct scene *s, struct shape shape, uint64_t *random) {
+    *s = (struct scene){.shape = shape};
+    int64_t kv_floats = SEQS * TABLE * ft_kv_block_floats(shape.n_kv_heads, shape.head_dim);
+    s->kv =
+        (struct ft_kv){malloc((size_t)kv_floats * sizeof(float)), shape.n_kv_heads, shape.head_dim};
+    for (int64_t i = 0; i < kv_floats; i++)
+        s->kv.base[i] = NAN;
+    for (int32_t seq = 0; seq < SEQS; seq++) {
+        int64_t n = (int64_t)LEN * shape.n_kv_heads * shape.head_dim;
+        s->k[seq] = ref_random_floats(random, n);
+        s->v[seq] = ref_random_floats(random, n);
+        s->spans[seq] =
+            (struct ft_span){s->n_rows, places[seq].n_rows, places[seq].position, seq * TABLE};
+        s->n_rows += places[seq].n_rows;
+        for (int32_t b = 0; b < TABLE; b++)
+            s->blocks[seq * TABLE + b] = (b * SEQS + seq) * 5 % (SEQS * TABLE);
+        int32_t last = places[seq].position + places[seq].n_rows - 1;
+        int32_t first = shape.window > 0 ? places[seq].position - shape.window + 1 : 0;
+        for (int32_t p = first > 0 ? first : 0; p <= last; p++)
+            write_kv(s, seq, p);
+    }
+    s->q = ref_random_floats(random, (int64_t)s->n_rows * shape.n_heads * shape.head_dim);
+    s->out = ref_random_floats(random, (int64_t)s->n_rows * shape.n_heads * shape.head_dim);
+}
+
+static void free_scene(struct scene *s) {
+    for (int32_t seq = 0; seq < SEQS; seq++) {
+        free(s->k[seq]);
+        free(s->v[seq]);
+    }
+    free(s->kv.base);
+    free(s->q);
+    free(s->out);
+}
+
+/* Keys of one KV head as [LEN, head_dim]. */
+static void take_head(const float *all, const struct shape *shape, int32_t kv_head, float *out) {
+    for (int32_t p = 0; p < LEN; p++)
+        for (int32_t d = 0; d < shape->head_dim; d++)
+            out[p * shape->head_dim + d] =
+                all[((int64_t)p * shape->n_kv_heads + kv_head) * shape->head_dim + d];
+}
+
+static void check_scene(const struct scene *s, float scale, const char *isa) {
+    const struct shape *shape = &s->shape;
+    static float k[LEN * FT_OPS_HEAD_DIM_MAX], v[LEN * FT_OPS_HEAD_DIM_MAX];
+    for (int32_t seq = 0; seq < SEQS; seq++)
+        for (int32_t h = 0; h < shape->n_heads; h++) {
+            int32_t kv_head = h / (shape->n_heads / shape->n_kv_heads);
+            take_head(s->k[seq], shape, kv_head, k);
+            take_head(s->v[seq], shape, kv_head, v);
+            for (int32_t i = 0; i < places[seq].n_rows; i++) {
+                int64_t at =
+                    ((int64_t)(s->spans[seq].row + i) * shape->n_heads + h) * shape->head_dim;
+                struct ref_attention a = {
+                    s->q + at,    k, v, shape->head_dim, places[seq].position + i, shape->window,
+                    (double)scale};
+                double want[FT_OPS_HEAD_DIM_MAX];
+                ref_attention(&a, want);
+                for (int32_t d = 0; d < shape->head_dim; d++)
+                    ck_assert_msg(fabs((double)s->out[at + d] - want[d]) < 2e-5,
+                                  "%s, %d/%d heads of %d, window %d: sequence %d row %d head %d "
+                                  "[%d] is %g, not %g",
+                                  isa, shape->n_heads, shape->n_kv_heads, shape->head_dim,
+                                  shape->window, seq, i, h, d, (double)s->out[at + d], want[d]);
+            }
+        }
+}
+
+static const struct shape shapes[] = {
+    {1, 1, 2, 0},    {4, 2, 64, 0},   {6, 2, 16, 0},   {8, 1, 80, 0},   {40, 1, 10, 0},
+    {3, 3, 256, 0},  {10, 5, 64, 1},  {4, 2, 32, 5},   {4, 2, 64, 130}, {2, 1, 24, 200},
+    {4, 4, 128, 33}, {5, 1, 48, 128}, {5, 1, 64, 256},
+};
+
+START_TEST(attention_of_any_shape_matches_reference) {
+    uint64_t random = 5;
+    const struct ft_isa *isa;
+    for (size_t i = 0; (isa = ft_isa_at(i)) != NULL; i++) {
+        char spec[64];
+        struct ft_err err = {0};
+        struct ft_device *device = NULL;
+        snprintf(spec, sizeof spec, "cpu:%s", isa->name);
+        ck_assert_msg(ft_device_open(&device, spec, &(struct ft_device_opts){2, 50}, &err) == FT_OK,
+                      "%s", err.text);
+        struct scene scene;
+        make_scene(&scene, shapes[_i], &random);
+        /* large enough that softmax is far from flat */
+        float scale = 4.0f / sqrtf((float)scene.shape.head_dim);
+        struct ft_op_attention op = {scene.q, scene.out,          scene.shape.n_heads,
+                                     scale,   scene.shape.window, scene.spans,
+                                     SEQS,    scene.blocks,       scene.kv};
+        device->kind->ops->attention(device, &op);
+        check_scene(&scene, scale, isa->name);
+        free_scene(&scene);
+        ft_device_close(&device);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("ops_attention");
+    TCase *tcase = tcase_create("reference");
+    tcase_add_loop_test(tcase, attention_of_any_shape_matches_reference, 0,
+                        sizeof shapes / sizeof shapes[0]);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
