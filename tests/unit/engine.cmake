@@ -7,3 +7,8 @@ foreach(suite test_ops test_ops_attention)
 endforeach()
 ft_test(unit/test_cpu_pool.c LINK ft_gpu)
 ft_test(contract/test_device.c LINK ft_gpu)
+ft_test(unit/test_model.c
+        SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/unit/model_run.c
+                ${CMAKE_CURRENT_SOURCE_DIR}/unit/naive_model.c
+                ${CMAKE_CURRENT_SOURCE_DIR}/unit/ops_reference.c
+        LINK ft_model m)
