@@ -165,8 +165,8 @@ static void print_stats(struct ft_rpc_client *client) {
     struct ft_buf out;
     ft_buf_init(&out, 0);
     struct ft_rpc_call_opts opts = {0};
-    struct ft_rpc_status status = ft_rpc_client_unary_sync(
-        client, FT_WIRE_ADMIN_SERVICE "GetStats", (struct ft_str){NULL, 0}, &opts, &out);
+    struct ft_rpc_status status = ft_rpc_client_unary_sync(client, FT_WIRE_ADMIN_SERVICE "GetStats",
+                                                           (struct ft_str){NULL, 0}, &opts, &out);
     struct ft_arena *arena = ft_arena_create(4096, 0);
     struct ft_wire_stats s;
     if (status.code == 0 && ft_wire_decode_stats(ft_buf_str(&out), arena, &s, NULL) == FT_OK)

@@ -126,8 +126,8 @@ static bool decide(struct co_app *app, int32_t i, const struct ft_wire_seq_resul
     struct co_request *r = entry->request;
     const float *p_rows[FT_DRAFT_LEN_MAX + 1];
     for (int32_t k = 0; k <= plan->verify_k; k++) {
-        p_rows[k] = ft_region_row(co_peer_region(app->target), generation,
-                                  (int64_t)result->first_row + k);
+        p_rows[k] =
+            ft_region_row(co_peer_region(app->target), generation, (int64_t)result->first_row + k);
         if (p_rows[k] == NULL)
             return false;
     }

@@ -186,8 +186,8 @@ static enum ft_code encode_prompt(struct co_app *app, const struct ft_wire_gener
             return REJECT("chat has %zu messages: at most %zu", input->n_messages,
                           sizeof messages / sizeof messages[0]);
         for (size_t i = 0; i < input->n_messages; i++)
-            messages[i] = (struct ft_chat_message){input->messages[i].role,
-                                                   input->messages[i].content};
+            messages[i] =
+                (struct ft_chat_message){input->messages[i].role, input->messages[i].content};
         return ft_chat_encode(app->pair.chat, app->pair.tokenizer, messages, input->n_messages,
                               tokens_max, out, err) == FT_OK
                    ? FT_OK
@@ -220,8 +220,8 @@ static enum ft_code take_prompt(struct co_request *r, const struct ft_wire_gener
         r->min_tokens = in->params.min_tokens < (uint32_t)r->max_new
                             ? (int32_t)in->params.min_tokens
                             : r->max_new;
-        r->tokens = ft_arena_calloc(r->arena, (size_t)(r->n_prompt + r->max_new),
-                                    sizeof *r->tokens);
+        r->tokens =
+            ft_arena_calloc(r->arena, (size_t)(r->n_prompt + r->max_new), sizeof *r->tokens);
         if (r->tokens == NULL)
             code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for the tokens");
         else
@@ -235,8 +235,7 @@ static enum ft_code take_counts(struct co_request *r, struct ft_err *err) {
     if (!ft_sampling_has_penalties(&r->sampling))
         return FT_OK;
     r->counts = ft_counts_create();
-    if (r->counts == NULL ||
-        !ft_counts_add_prompt(r->counts, r->tokens, (size_t)r->n_prompt))
+    if (r->counts == NULL || !ft_counts_add_prompt(r->counts, r->tokens, (size_t)r->n_prompt))
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for penalties");
     return FT_OK;
 }

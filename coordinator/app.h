@@ -30,9 +30,9 @@ struct co_pair {
     int32_t n_eos;
     int32_t end_of_turn; /* -1: none */
     int32_t max_model_len;
-    int32_t vocab_size;      /* rows of the target's head */
-    int32_t tokenizer_size;  /* ids that stand for something */
-    int32_t draft_max_len;   /* 0: no draft seen yet */
+    int32_t vocab_size;     /* rows of the target's head */
+    int32_t tokenizer_size; /* ids that stand for something */
+    int32_t draft_max_len;  /* 0: no draft seen yet */
     int32_t draft_vocab_size;
     int32_t max_seqs;
     struct co_plan_limits target_limits, draft_limits;
@@ -79,8 +79,8 @@ struct co_app {
     size_t n_released, cap_released;
     uint64_t epoch;
     int64_t started_ns;
-    bool serving;  /* requests are taken */
-    bool draining; /* SIGTERM came */
+    bool serving;     /* requests are taken */
+    bool draining;    /* SIGTERM came */
     bool target_lost; /* the recovery timer runs */
     struct ft_rpc_timer startup_timer, recovery_timer, shutdown_timer;
     int exit_status;

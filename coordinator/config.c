@@ -6,8 +6,17 @@
 
 static const struct ft_param k_rows[] = {
 #define X(name, type, kind, unit, min, max, def, choices, help)                                    \
-    {#name, FT_PARAM_##kind, unit, min, max, def, choices, false,                                  \
-     offsetof(struct co_config, name), help},
+    {                                                                                              \
+        #name,                                                                                     \
+        FT_PARAM_##kind,                                                                           \
+        unit,                                                                                      \
+        min,                                                                                       \
+        max,                                                                                       \
+        def,                                                                                       \
+        choices,                                                                                   \
+        false,                                                                                     \
+        offsetof(struct co_config, name),                                                          \
+        help},
 #include "coordinator/params.def"
 #undef X
 };

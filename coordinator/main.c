@@ -207,8 +207,8 @@ static enum ft_code open_peer(struct co_app *app, const char *role, struct co_pe
         .loop = app->loop,
         .role = role,
         .endpoint = is_target ? app->config.target_endpoint : app->config.draft_endpoint,
-        .step_timeout_ms = is_target ? app->config.target_step_timeout_ms
-                                     : app->config.draft_step_timeout_ms,
+        .step_timeout_ms =
+            is_target ? app->config.target_step_timeout_ms : app->config.draft_step_timeout_ms,
         .coordinator_epoch = app->epoch,
         .events = &k_events,
         .user = app,
@@ -222,8 +222,7 @@ static enum ft_code open_app(struct co_app *app, struct ft_err *err) {
     app->next_seq_id = 1;
     app->rule = ft_rule_find(app->config.rejection_sample_method);
     FT_ASSERT(app->rule != NULL); /* the parameter's choices are the rules that exist */
-    enum ft_code code =
-        ft_rpc_loop_create(&app->loop, (int64_t)app->config.spin_us * 1000, err);
+    enum ft_code code = ft_rpc_loop_create(&app->loop, (int64_t)app->config.spin_us * 1000, err);
     if (code == FT_OK)
         code = ft_rpc_loop_on_signal(app->loop, on_signal, app, err);
     if (code != FT_OK)

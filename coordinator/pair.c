@@ -30,8 +30,8 @@ static enum ft_code tokenizer_differs(const struct co_app *app, const char *who,
     if (ft_tokenizer_open(&other, dir, NULL) == FT_OK)
         ft_tokenizer_first_difference(app->pair.tokenizer, other, difference, sizeof difference);
     ft_tokenizer_close(&other);
-    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                      "the %s model %s has another tokenizer: %s", who, dir, difference);
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "the %s model %s has another tokenizer: %s",
+                      who, dir, difference);
 }
 
 static enum ft_code open_files(struct co_app *app, const char *dir, struct ft_err *err) {
@@ -61,8 +61,8 @@ static enum ft_code take_limits(struct co_app *app, const struct ft_wire_describ
                           config->max_model_len, served);
     pair->max_model_len = config->max_model_len != 0 ? config->max_model_len : served;
     if (pair->max_model_len < 2)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                          "max_model_len is %d: must be at least 2", pair->max_model_len);
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "max_model_len is %d: must be at least 2",
+                          pair->max_model_len);
     pair->vocab_size = (int32_t)d->vocab_size;
     pair->tokenizer_size = min32(ft_tokenizer_vocab_size(pair->tokenizer), pair->vocab_size);
     pair->target_limits.max_tokens =

@@ -401,8 +401,8 @@ void co_peer_stats(struct co_peer *peer, co_peer_stats_fn fn, void *user) {
     *call = (struct stats_call){peer, fn, user};
     char path[96];
     snprintf(path, sizeof path, "%sGetStats", peer->service);
-    struct ft_rpc_call_opts opts = {.deadline_ns = ft_clock_now_ns() +
-                                                   (int64_t)STATS_TIMEOUT_MS * MS};
+    struct ft_rpc_call_opts opts = {.deadline_ns =
+                                        ft_clock_now_ns() + (int64_t)STATS_TIMEOUT_MS * MS};
     if (ft_rpc_client_unary(peer->client, path, (struct ft_str){NULL, 0}, &opts, stats_done, call,
                             NULL) != FT_OK) {
         free(call);

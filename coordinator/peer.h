@@ -51,7 +51,7 @@ bool co_peer_up(const struct co_peer *peer);
 const char *co_peer_role(const struct co_peer *peer);
 const struct ft_wire_describe *co_peer_describe(const struct co_peer *peer); /* of the last epoch */
 const struct ft_region *co_peer_region(const struct co_peer *peer);          /* while up */
-uint64_t co_peer_restarts(const struct co_peer *peer); /* epochs seen after the first */
+uint64_t co_peer_restarts(const struct co_peer *peer);   /* epochs seen after the first */
 const char *co_peer_trouble(const struct co_peer *peer); /* why it is not up, "" while up */
 
 /* Send a step; at most one is in flight. step_id, epoch and generation are filled in.

@@ -8,8 +8,8 @@ static bool decodes(const struct co_plan_item *item) {
     return item->n - item->target_len == 1;
 }
 
-void co_plan_draft(struct co_plan_item *items, int32_t n_items,
-                   const struct co_plan_limits *draft, const struct co_plan_limits *target) {
+void co_plan_draft(struct co_plan_item *items, int32_t n_items, const struct co_plan_limits *draft,
+                   const struct co_plan_limits *target) {
     int32_t n_decoding = 0;
     for (int32_t i = 0; i < n_items; i++)
         n_decoding += decodes(&items[i]);

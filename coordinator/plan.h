@@ -38,8 +38,8 @@ struct co_plan_item {
 /* Fill draft_tokens and draft_k. Only requests that decode (n - target_len == 1) draft. A draft
  * that is behind catches up in chunks; it drafts in the step that brings it up to date. draft_k is
  * such that every decoding request can still be verified under the target's limits. */
-void co_plan_draft(struct co_plan_item *items, int32_t n_items,
-                   const struct co_plan_limits *draft, const struct co_plan_limits *target);
+void co_plan_draft(struct co_plan_item *items, int32_t n_items, const struct co_plan_limits *draft,
+                   const struct co_plan_limits *target);
 
 /* Fill target_tokens, verify_k and n_logits. Decoding requests come first, each with its drafts;
  * prefill chunks share what is left, first come first served, so that a long prompt never delays

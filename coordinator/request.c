@@ -242,8 +242,8 @@ static bool is_stop_id(const struct co_request *r, int32_t id) {
 /* Text of one token into out_text; true when a stop string is complete. */
 static bool add_text(struct co_request *r, int32_t id, bool stops) {
     const struct ft_tokenizer *tokenizer = r->app->pair.tokenizer;
-    bool hidden = stops ? !r->include_stop
-                        : r->skip_special && ft_tokenizer_is_special(tokenizer, id);
+    bool hidden =
+        stops ? !r->include_stop : r->skip_special && ft_tokenizer_is_special(tokenizer, id);
     if (hidden)
         return false;
     /* Stop strings count from min_tokens on, as stop tokens do. */

@@ -47,7 +47,7 @@ struct co_request {
 
     /* what was asked, checked */
     struct ft_sampling sampling;
-    int32_t max_new;    /* tokens to generate at most, context limit included */
+    int32_t max_new; /* tokens to generate at most, context limit included */
     int32_t min_tokens;
     int32_t stop_ids[CO_STOP_IDS_MAX + 32]; /* EOS ids unless ignored, and stop_token_ids */
     int32_t n_stop_ids;
@@ -57,14 +57,14 @@ struct co_request {
     int32_t k; /* num_speculative_tokens of this request */
 
     /* progress */
-    int32_t *tokens; /* [n_prompt + max_new] */
-    int32_t n_prompt, n; /* n committed, prompt included */
-    int32_t target_len;  /* positions of tokens that the target's KV holds */
-    int32_t draft_len;   /* the same for the draft */
+    int32_t *tokens;                     /* [n_prompt + max_new] */
+    int32_t n_prompt, n;                 /* n committed, prompt included */
+    int32_t target_len;                  /* positions of tokens that the target's KV holds */
+    int32_t draft_len;                   /* the same for the draft */
     int32_t target_blocks, draft_blocks; /* reserved */
-    int32_t n_failures;  /* of its sequence in a row */
+    int32_t n_failures;                  /* of its sequence in a row */
     int32_t cached_tokens;
-    bool draft_refused;  /* the draft cannot serve it any more; fallback_reason says why */
+    bool draft_refused; /* the draft cannot serve it any more; fallback_reason says why */
     const char *fallback_reason;
     struct ft_counts *counts; /* NULL without penalties */
     struct ft_detok detok;

@@ -50,8 +50,7 @@ static void admit(struct co_app *app) {
     for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
         if (r->state != CO_REQUEST_QUEUED)
             continue;
-        if (app->n_running >= app->pair.max_seqs ||
-            r->target_blocks > app->pair.target_blocks_free)
+        if (app->n_running >= app->pair.max_seqs || r->target_blocks > app->pair.target_blocks_free)
             return;
         co_request_event(r, CO_EVENT_ADMIT);
     }

@@ -11,8 +11,10 @@
 
 /* A hint for clients that were turned away: about the length of a short answer. */
 #define RETRY_AFTER_MS "500"
-/* Decoded request, tokens and text of one request: many times the largest message. */
+/* Decoded request and tokens of one request; the bound holds several times the largest message of
+ * the default limit. */
 #define REQUEST_ARENA_CHUNK 4096
+#define REQUEST_ARENA_MAX ((size_t)96 << 20)
 /* Tokenize and Detokenize are bounded by the message size; this bounds the reply. */
 #define IDS_MAX 4194304
 
@@ -59,8 +61,7 @@ static enum ft_code generate(struct co_app *app, struct ft_rpc_call *call, struc
         (app->n_queued > 0 || app->n_running >= app->pair.max_seqs)) {
         ft_rpc_call_trailer(call, "retry-after-ms", RETRY_AFTER_MS);
         code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
-                          "%d requests are waiting, which is the limit (max_queue)",
-                          app->n_queued);
+                          "%d requests are waiting, which is the limit (max_queue)", app->n_queued);
     }
     if (code == FT_OK)
         code = ft_wire_decode_generate(message, arena, &in, err);
@@ -74,7 +75,7 @@ static enum ft_code generate(struct co_app *app, struct ft_rpc_call *call, struc
 static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str message) {
     struct co_app *app = service;
     struct ft_err err = {0};
-    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, 0);
+    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX);
     enum ft_code code = arena == NULL ? ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory")
                                       : generate(app, call, message, arena, &err);
     if (code != FT_OK) {
@@ -153,7 +154,7 @@ static void unary(struct ft_rpc_call *call, struct co_app *app, struct ft_str me
     struct ft_err err = {0};
     struct ft_buf out;
     ft_buf_init(&out, 0);
-    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, 0);
+    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX);
     enum ft_code code = ready(app, &err);
     if (code == FT_OK)
         code = arena == NULL ? ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory")
@@ -179,16 +180,17 @@ static enum ft_code do_tokenize(struct co_app *app, struct ft_str message, struc
     return code;
 }
 
-static enum ft_code do_detokenize(struct co_app *app, struct ft_str message,
-                                  struct ft_arena *arena, struct ft_buf *out, struct ft_err *err) {
+static enum ft_code do_detokenize(struct co_app *app, struct ft_str message, struct ft_arena *arena,
+                                  struct ft_buf *out, struct ft_err *err) {
     struct ft_wire_detokenize in;
     enum ft_code code = ft_wire_decode_detokenize(message, arena, &in, err);
     if (code != FT_OK)
         return code;
     for (size_t i = 0; i < in.n_ids; i++)
         if (in.ids[i] < 0 || in.ids[i] >= app->pair.tokenizer_size)
-            return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "token_ids[%zu] is %d: must be 0 to %d",
-                              i, in.ids[i], app->pair.tokenizer_size - 1);
+            return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                              "token_ids[%zu] is %d: must be 0 to %d", i, in.ids[i],
+                              app->pair.tokenizer_size - 1);
     struct ft_buf bytes, text;
     struct ft_detok detok;
     ft_buf_init(&bytes, 0);
@@ -231,8 +233,8 @@ static struct ft_wire_model describe_model(const struct ft_wire_describe *d, cha
     };
 }
 
-static enum ft_code do_model_info(struct co_app *app, struct ft_str message,
-                                  struct ft_arena *arena, struct ft_buf *out, struct ft_err *err) {
+static enum ft_code do_model_info(struct co_app *app, struct ft_str message, struct ft_arena *arena,
+                                  struct ft_buf *out, struct ft_err *err) {
     (void)message;
     (void)arena;
     (void)err;

@@ -40,7 +40,7 @@ run() {
     cmake --preset "$preset" >"build-$preset.log" 2>&1 || { cat "build-$preset.log"; exit 1; }
     rm -f "build-$preset.log"
     cmake --build "build/$preset" -- -k 0
-    ctest --test-dir "build/$preset" --output-on-failure --timeout 900 "$@" || failed="$failed $preset"
+    ctest --test-dir "build/$preset" --output-on-failure "$@" || failed="$failed $preset"
 }
 
 if [ -n "$slow" ]; then

@@ -28,8 +28,7 @@ void ft_buf_reset(struct ft_buf *buf); /* length 0, memory kept, failed cleared 
 void ft_buf_add(struct ft_buf *buf, const void *ptr, size_t len);
 void ft_buf_add_str(struct ft_buf *buf, struct ft_str s);
 void ft_buf_add_c(struct ft_buf *buf, const char *c);
-void ft_buf_addf(struct ft_buf *buf, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void ft_buf_addf(struct ft_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* s as a JSON string with its quotes. Bytes that are not valid UTF-8 become U+FFFD. */
 void ft_buf_add_json(struct ft_buf *buf, struct ft_str s);
 /* Drop the first n bytes. */

@@ -56,8 +56,8 @@ enum ft_code ft_err_set(struct ft_err *err, enum ft_code code, const char *modul
     return code;
 }
 
-enum ft_code ft_err_set_os(struct ft_err *err, enum ft_code code, int os_errno,
-                           const char *module, const char *format, ...) {
+enum ft_code ft_err_set_os(struct ft_err *err, enum ft_code code, int os_errno, const char *module,
+                           const char *format, ...) {
     if (err != NULL) {
         va_list args;
         va_start(args, format);

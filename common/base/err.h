@@ -37,9 +37,8 @@ enum ft_code ft_err_set(struct ft_err *err, enum ft_code code, const char *modul
                         const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* The same, with os_errno recorded and ": <strerror>" appended. */
-enum ft_code ft_err_set_os(struct ft_err *err, enum ft_code code, int os_errno,
-                           const char *module, const char *format, ...)
-    __attribute__((format(printf, 5, 6)));
+enum ft_code ft_err_set_os(struct ft_err *err, enum ft_code code, int os_errno, const char *module,
+                           const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Put "prefix: " before the text that err holds already, and return its code. */
 enum ft_code ft_err_prefix(struct ft_err *err, const char *format, ...)
@@ -50,8 +49,7 @@ int ft_code_grpc_status(enum ft_code code); /* grpc_status_code as a number */
 int ft_code_exit_status(enum ft_code code); /* sysexits-like, 0 for FT_OK */
 
 /* Programmer errors only: never for input, peers, memory or the device. Stays on in release. */
-#define FT_ASSERT(cond)                                                                            \
-    ((cond) ? (void)0 : ft_assert_fail(#cond, __FILE__, __LINE__))
+#define FT_ASSERT(cond) ((cond) ? (void)0 : ft_assert_fail(#cond, __FILE__, __LINE__))
 void ft_assert_fail(const char *cond, const char *file, int line) __attribute__((noreturn));
 
 #ifdef __cplusplus

@@ -10,8 +10,8 @@
 #define MODULE "file"
 
 static enum ft_code open_error(const char *path, int os_errno, struct ft_err *err) {
-    enum ft_code code = os_errno == ENOENT || os_errno == ENOTDIR ? FT_E_REQ_NOT_FOUND
-                                                                  : FT_E_PROC_OS;
+    enum ft_code code =
+        os_errno == ENOENT || os_errno == ENOTDIR ? FT_E_REQ_NOT_FOUND : FT_E_PROC_OS;
     return ft_err_set_os(err, code, os_errno, MODULE, "cannot open %s", path);
 }
 

@@ -20,14 +20,12 @@ void ft_log_set_level(enum ft_log_level level);
 enum ft_log_level ft_log_level(void);
 bool ft_log_parse_level(const char *name, enum ft_log_level *out);
 
-void ft_log(enum ft_log_level level, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
+void ft_log(enum ft_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define ft_error(...) ft_log(FT_LOG_ERROR, __VA_ARGS__)
 #define ft_warn(...) ft_log(FT_LOG_WARN, __VA_ARGS__)
 #define ft_info(...) ft_log(FT_LOG_INFO, __VA_ARGS__)
-#define ft_debug(...)                                                                              \
-    (ft_log_level() >= FT_LOG_DEBUG ? ft_log(FT_LOG_DEBUG, __VA_ARGS__) : (void)0)
+#define ft_debug(...) (ft_log_level() >= FT_LOG_DEBUG ? ft_log(FT_LOG_DEBUG, __VA_ARGS__) : (void)0)
 
 #ifdef __cplusplus
 }

@@ -47,8 +47,7 @@ static enum ft_code bad_value(const struct ft_param *row, const char *text, cons
     return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "%s is '%.80s': %s", row->name, text, why);
 }
 
-static enum ft_code out_of_range(const struct ft_param *row, const char *text,
-                                 struct ft_err *err) {
+static enum ft_code out_of_range(const struct ft_param *row, const char *text, struct ft_err *err) {
     return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "%s is '%.80s': must be %.15g to %.15g%s%s",
                       row->name, text, row->min, row->max, row->unit[0] ? " " : "", row->unit);
 }
@@ -57,13 +56,8 @@ static bool size_suffix(const char *s, int64_t *factor) {
     static const struct {
         const char *name;
         int64_t factor;
-    } rows[] = {{"", 1},
-                {"K", 1000},
-                {"M", 1000000},
-                {"G", 1000000000},
-                {"Ki", 1024},
-                {"Mi", 1048576},
-                {"Gi", 1073741824}};
+    } rows[] = {{"", 1},      {"K", 1000},     {"M", 1000000},    {"G", 1000000000},
+                {"Ki", 1024}, {"Mi", 1048576}, {"Gi", 1073741824}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (strcmp(s, rows[i].name) == 0) {
             *factor = rows[i].factor;

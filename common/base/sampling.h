@@ -22,10 +22,10 @@ struct ft_bias {
 };
 
 struct ft_sampling {
-    float temperature; /* 0: greedy */
-    float top_p;       /* 1: off */
-    int32_t top_k;     /* 0: off */
-    float min_p;       /* 0: off */
+    float temperature;        /* 0: greedy */
+    float top_p;              /* 1: off */
+    int32_t top_k;            /* 0: off */
+    float min_p;              /* 0: off */
     float frequency_penalty;  /* 0: off */
     float presence_penalty;   /* 0: off */
     float repetition_penalty; /* 1: off */

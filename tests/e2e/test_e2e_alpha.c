@@ -36,8 +36,7 @@ static void load_prompts(const char *key) {
     ck_assert_uint_eq(json_array_size(rows), PROMPTS);
     json_array_foreach(rows, i, row) {
         ck_assert_uint_eq(json_array_size(row), PROMPT_LEN);
-        json_array_foreach(row, j, id)
-            g_text[i][j] = (int32_t)json_integer_value(id);
+        json_array_foreach(row, j, id) g_text[i][j] = (int32_t)json_integer_value(id);
     }
     json_decref(root);
 }
@@ -121,8 +120,8 @@ static void require_alpha(const char *pair, const char *domain, int temperature)
            key, mean, alpha, (mean - alpha) / error, error);
     fflush(stdout);
     ck_assert(alpha > 0.3 && sem > 0);
-    ck_assert_msg(fabs(mean - alpha) <= 3 * error, "alpha is %.4f, the reference %.4f +- %.4f", mean,
-                  alpha, error);
+    ck_assert_msg(fabs(mean - alpha) <= 3 * error, "alpha is %.4f, the reference %.4f +- %.4f",
+                  mean, alpha, error);
     json_decref(root);
 }
 

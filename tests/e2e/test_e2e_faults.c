@@ -197,9 +197,9 @@ static void require_idle_pools(void) {
             s.target.kv_blocks_free + s.target.kv_blocks_cached == s.target.kv_blocks_total &&
             s.draft.kv_blocks_free + s.draft.kv_blocks_cached == s.draft.kv_blocks_total)
             return;
-        ck_assert_msg(ft_clock_now_ns() < deadline_ns,
-                      "running %u waiting %u, target %u sequences, draft %u", s.num_requests_running,
-                      s.num_requests_waiting, s.target.sequences, s.draft.sequences);
+        ck_assert_msg(
+            ft_clock_now_ns() < deadline_ns, "running %u waiting %u, target %u sequences, draft %u",
+            s.num_requests_running, s.num_requests_waiting, s.target.sequences, s.draft.sequences);
     }
 }
 

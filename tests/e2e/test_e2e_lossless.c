@@ -93,8 +93,8 @@ START_TEST(dev03_greedy_equals_plain_for_every_k_and_prompt_length) {
 END_TEST
 
 START_TEST(r7_greedy_equals_the_double_precision_reference) {
-    static const int32_t expected[] = {133, 73, 241, 192, 242, 211, 118, 66,  241, 206, 21,
-                                       214, 4,  28,  113, 154, 243, 206, 236, 177, 3,   89,
+    static const int32_t expected[] = {133, 73,  241, 192, 242, 211, 118, 66,  241, 206, 21,
+                                       214, 4,   28,  113, 154, 243, 206, 236, 177, 3,   89,
                                        6,   242, 183, 11,  21,  72,  152, 257, 107, 64};
     start_pair("r7", "r7n");
     struct ft_wire_generate request = gen_text("abc", 32, 4);
@@ -238,17 +238,16 @@ static void require_prompt(json_t *prompt, const char *what) {
     static int32_t ids[1024], expected[512];
     size_t n = 0, n_expected = 0, i;
     json_t *item;
-    json_array_foreach(json_object_get(prompt, "prompt_ids"), i, item)
-        ids[n++] = (int32_t)json_integer_value(item);
+    json_array_foreach(json_object_get(prompt, "prompt_ids"), i, item) ids[n++] =
+        (int32_t)json_integer_value(item);
     json_t *target = json_object_get(prompt, "target");
-    json_array_foreach(json_object_get(target, "greedy_ids"), i, item)
-        expected[n_expected++] = (int32_t)json_integer_value(item);
+    json_array_foreach(json_object_get(target, "greedy_ids"), i, item) expected[n_expected++] =
+        (int32_t)json_integer_value(item);
     /* Below this another order of summation may rightly choose the other token. */
     bool close_call = json_number_value(json_object_get(target, "min_margin")) < 0.005;
     for (int k = 0; k <= 8; k++) {
         struct ft_wire_generate request = gen_request();
-        request.input =
-            (struct ft_wire_prompt){.kind = FT_WIRE_INPUT_IDS, .ids = ids, .n_ids = n};
+        request.input = (struct ft_wire_prompt){.kind = FT_WIRE_INPUT_IDS, .ids = ids, .n_ids = n};
         request.params.has_max_tokens = true;
         request.params.max_tokens = (uint32_t)n_expected;
         request.params.ignore_eos = true;

@@ -101,8 +101,8 @@ START_TEST(dev02_every_position_has_the_targets_distribution) {
         int32_t top_k;
         int n_kept;
     } rows[] = {
-        {"T=1", 1.0f, 1.0f, 0.0f, 0, 3},      {"T=0.5", 0.5f, 1.0f, 0.0f, 0, 3},
-        {"T=1.5", 1.5f, 1.0f, 0.0f, 0, 3},    {"top_k=2", 1.0f, 1.0f, 0.0f, 2, 2},
+        {"T=1", 1.0f, 1.0f, 0.0f, 0, 3},       {"T=0.5", 0.5f, 1.0f, 0.0f, 0, 3},
+        {"T=1.5", 1.5f, 1.0f, 0.0f, 0, 3},     {"top_k=2", 1.0f, 1.0f, 0.0f, 2, 2},
         {"top_p=0.7", 1.0f, 0.7f, 0.0f, 0, 2}, {"min_p=0.2", 1.0f, 1.0f, 0.2f, 0, 2},
     };
     start_pair("iid", "iid-draft");

@@ -33,8 +33,7 @@ static void require(const char *text, size_t text_len, enum ft_wire_finish finis
     gen_fini(&g_gen);
 }
 
-#define REQUIRE(text, finish, n_ids)                                                               \
-    require(text, sizeof(text) - 1, FT_WIRE_FINISH_##finish, n_ids)
+#define REQUIRE(text, finish, n_ids) require(text, sizeof(text) - 1, FT_WIRE_FINISH_##finish, n_ids)
 
 START_TEST(dev04_eos_inside_a_block_ends_there) {
     start_pair("eosmid", "eosmid");
@@ -64,8 +63,8 @@ START_TEST(dev15_stop_and_length_in_one_block_go_by_token_order) {
         uint32_t max_tokens;
         enum ft_wire_finish finish;
         size_t n_ids;
-    } rows[] = {{5, FT_WIRE_FINISH_STOP, 3}, {2, FT_WIRE_FINISH_LENGTH, 2},
-                {3, FT_WIRE_FINISH_STOP, 3}};
+    } rows[] = {
+        {5, FT_WIRE_FINISH_STOP, 3}, {2, FT_WIRE_FINISH_LENGTH, 2}, {3, FT_WIRE_FINISH_STOP, 3}};
     struct ft_str stop = ft_str_c("d");
     int32_t stop_id = 'd';
     start_pair("cyc", "cyc");

@@ -106,8 +106,8 @@ START_TEST(unsupported_fields_are_refused_not_ignored) {
     require_refused(&r, UNIMPLEMENTED, "truncate_prompt_tokens");
     r = gen_request();
     struct ft_wire_chat_message message = {ft_str_c("user"), ft_str_c("hi")};
-    r.input = (struct ft_wire_prompt){
-        .kind = FT_WIRE_INPUT_CHAT, .messages = &message, .n_messages = 1};
+    r.input =
+        (struct ft_wire_prompt){.kind = FT_WIRE_INPUT_CHAT, .messages = &message, .n_messages = 1};
     require_refused(&r, UNIMPLEMENTED, "chat");
     cluster_stop(&g_cluster);
 }

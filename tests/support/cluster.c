@@ -213,9 +213,8 @@ void gen_start(struct cluster *c, const struct ft_wire_generate *request, struct
     struct ft_rpc_call_opts opts = {0};
     ft_buf_init(&out, 0);
     ft_wire_encode_generate(request, &out);
-    ck_assert_msg(ft_rpc_stream_open(&gen->stream, c->client,
-                                     FT_WIRE_INFERENCE_SERVICE "Generate", &opts, &k_handlers, gen,
-                                     &err) == FT_OK,
+    ck_assert_msg(ft_rpc_stream_open(&gen->stream, c->client, FT_WIRE_INFERENCE_SERVICE "Generate",
+                                     &opts, &k_handlers, gen, &err) == FT_OK,
                   "%s", err.text);
     ck_assert_int_eq(ft_rpc_stream_send(gen->stream, ft_buf_str(&out)), FT_OK);
     ft_rpc_stream_half_close(gen->stream);
@@ -249,9 +248,8 @@ struct ft_wire_stats cluster_stats(struct cluster *c) {
     struct ft_rpc_call_opts opts = {0};
     ft_buf_init(&out, 0);
     struct ft_arena *arena = ft_arena_create(4096, 0);
-    struct ft_rpc_status status =
-        ft_rpc_client_unary_sync(c->client, FT_WIRE_ADMIN_SERVICE "GetStats",
-                                 (struct ft_str){NULL, 0}, &opts, &out);
+    struct ft_rpc_status status = ft_rpc_client_unary_sync(
+        c->client, FT_WIRE_ADMIN_SERVICE "GetStats", (struct ft_str){NULL, 0}, &opts, &out);
     ck_assert_msg(status.code == 0, "GetStats: %s", status.text);
     ck_assert_msg(ft_wire_decode_stats(ft_buf_str(&out), arena, &stats, &err) == FT_OK, "%s",
                   err.text);

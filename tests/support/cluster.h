@@ -18,7 +18,7 @@ enum { CLUSTER_ARGS = 12, GEN_IDS_MAX = 8192 };
 
 struct cluster_opts {
     const char *target_dir;
-    const char *draft_dir; /* NULL: none */
+    const char *draft_dir;                         /* NULL: none */
     const char *args[CLUSTER_ROLES][CLUSTER_ARGS]; /* NULL-terminated, "--key=value" */
 };
 

@@ -13,10 +13,18 @@ START_TEST(utf8_prefix_stops_at_bad_bytes) {
         const char *bytes;
         size_t len, valid;
     } rows[] = {
-        {"", 0, 0},           {"abc", 3, 3},           {"a\0b", 3, 3},
-        {"\xC3\xA9", 2, 2},   {"\xC3", 1, 0},          {"a\xF0\x9F\x98\x80", 5, 5},
-        {"\xED\xA0\x80", 3, 0}, {"\xC0\x80", 2, 0},    {"\xF4\x90\x80\x80", 4, 0},
-        {"x\xFFy", 3, 1},     {"\xE0\x80\x80", 3, 0}, {"\xF0\x9F\x98", 3, 0},
+        {"", 0, 0},
+        {"abc", 3, 3},
+        {"a\0b", 3, 3},
+        {"\xC3\xA9", 2, 2},
+        {"\xC3", 1, 0},
+        {"a\xF0\x9F\x98\x80", 5, 5},
+        {"\xED\xA0\x80", 3, 0},
+        {"\xC0\x80", 2, 0},
+        {"\xF4\x90\x80\x80", 4, 0},
+        {"x\xFFy", 3, 1},
+        {"\xE0\x80\x80", 3, 0},
+        {"\xF0\x9F\x98", 3, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         ck_assert_uint_eq(ft_utf8_valid_prefix((struct ft_str){rows[i].bytes, rows[i].len}),
@@ -75,12 +83,14 @@ struct values {
     char mode[FT_PARAM_STR_MAX];
 };
 static const struct ft_param k_rows[] = {
-    {"num_things", FT_PARAM_I32, "things", 1, 16, "4", NULL, false, offsetof(struct values, n), "n"},
+    {"num_things", FT_PARAM_I32, "things", 1, 16, "4", NULL, false, offsetof(struct values, n),
+     "n"},
     {"cache_bytes", FT_PARAM_SIZE, "bytes", 1, 1e12, "1Mi", NULL, false,
      offsetof(struct values, bytes), "b"},
     {"ratio", FT_PARAM_F64, "", 0, 1, "0.5", NULL, false, offsetof(struct values, x), "x"},
     {"enable", FT_PARAM_BOOL, "", 0, 0, "true", NULL, false, offsetof(struct values, on), "on"},
-    {"mode", FT_PARAM_STR, "", 0, 0, "fast", "fast|slow", false, offsetof(struct values, mode), "m"},
+    {"mode", FT_PARAM_STR, "", 0, 0, "fast", "fast|slow", false, offsetof(struct values, mode),
+     "m"},
 };
 static const struct ft_param_table k_table = {k_rows, 5};
 
@@ -89,8 +99,8 @@ START_TEST(param_parse_accepts_every_spelling) {
     struct ft_err err = {0};
     ck_assert_int_eq(ft_param_defaults(&k_table, &v, &err), FT_OK);
     ck_assert_int_eq(v.bytes, 1048576);
-    char *argv[] = {"p", "--num-things", "7", "--set", "ratio=0.25", "--no-enable", "--mode=slow",
-                    "left", "--cache_bytes=3K"};
+    char *argv[] = {"p",           "--num-things", "7",    "--set",           "ratio=0.25",
+                    "--no-enable", "--mode=slow",  "left", "--cache_bytes=3K"};
     char *rest[9];
     struct ft_param_args args = {.argc = 9, .argv = argv, .rest = rest, .usage = ""};
     ck_assert_int_eq(ft_param_parse(&k_table, &v, &args, &err), FT_OK);
@@ -112,10 +122,11 @@ START_TEST(param_set_bad_names_key_value_and_limit) {
     ck_assert_int_ne(ft_param_set(&k_table, &v, "num_things", "17", &err), FT_OK);
     ck_assert_ptr_nonnull(strstr(err.text, "17"));
     ck_assert_ptr_nonnull(strstr(err.text, "1 to 16 things"));
-    static const char *const bad[][2] = {{"num_things", "x"},   {"num_things", "99999999999999999999"},
-                                         {"ratio", "nan"},      {"ratio", "inf"},
-                                         {"enable", "perhaps"}, {"mode", "warp"},
-                                         {"cache_bytes", "3X"}, {"num_things", ""}};
+    static const char *const bad[][2] = {
+        {"num_things", "x"},   {"num_things", "99999999999999999999"},
+        {"ratio", "nan"},      {"ratio", "inf"},
+        {"enable", "perhaps"}, {"mode", "warp"},
+        {"cache_bytes", "3X"}, {"num_things", ""}};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         ck_assert_int_eq(ft_param_set(&k_table, &v, bad[i][0], bad[i][1], &err), FT_E_PROC_CONFIG);
     ck_assert_int_eq(v.n, 4);

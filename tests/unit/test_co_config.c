@@ -7,7 +7,7 @@
 static enum ft_code parse(const char *const *args, int n, struct co_config *config,
                           struct ft_err *err) {
     char *argv[16];
-    argv[0] = (char *)(uintptr_t)"coordinator";
+    argv[0] = (char *)(uintptr_t) "coordinator";
     for (int i = 0; i < n; i++)
         argv[i + 1] = (char *)(uintptr_t)args[i];
     return co_config_parse(config, n + 1, argv, err);
@@ -33,7 +33,8 @@ static const struct {
     {{"--target_endpoint=unix:/x", "--num_speculative_token=3"}, 2, "num_speculative_tokens"},
     {{"--target_endpoint=unix:/x", "--num_speculative_tokens=17"}, 2, "0 to 16"},
     {{"--target_endpoint=unix:/x", "--rejection_sample_method=warp"}, 2, "standard"},
-    {{"--target_endpoint=unix:/x", "--max_num_seqs=100", "--max_num_batched_tokens=50"}, 3,
+    {{"--target_endpoint=unix:/x", "--max_num_seqs=100", "--max_num_batched_tokens=50"},
+     3,
      "max_num_batched_tokens is 50"},
     {{"--target_endpoint=unix:/x", "stray"}, 2, "stray"},
     {{"--target_endpoint"}, 1, "needs a value"},
