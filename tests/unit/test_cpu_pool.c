@@ -39,8 +39,8 @@ static void run_job(struct ft_pool *pool, struct job *job, int32_t n_items, int3
     job->grain = grain;
     ft_pool_run(pool, count_items, &job, n_items, grain);
     for (int32_t i = 0; i < ITEMS_MAX; i++)
-        ck_assert_msg(atomic_load(&job->counts[i]) == (i < n_items), "item %d of %d ran %d times",
-                      i, n_items, atomic_load(&job->counts[i]));
+        if (atomic_load(&job->counts[i]) != (i < n_items))
+            ck_abort_msg("item %d of %d ran %d times", i, n_items, atomic_load(&job->counts[i]));
     ck_assert_int_eq(atomic_load(&job->n_short), 0);
 }
 
