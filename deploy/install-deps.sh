@@ -57,4 +57,5 @@ fi
 echo "installing:$missing" >&2
 $as_root apt-get update -q >&2
 # shellcheck disable=SC2086 # one word per package
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends $missing >&2
+$as_root env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -q -y --no-install-recommends $missing >&2

@@ -92,7 +92,8 @@ if [ -z "$bin_dir" ]; then
     [ -x "$bin_dir/foretoken-coordinator" ] || bin_dir=$root/build/quickstart/bin
 fi
 for program in foretoken-target foretoken-draft foretoken-coordinator; do
-    [ -x "$bin_dir/$program" ] || usage_error "no program $bin_dir/$program: build first, or --bin-dir"
+    [ -x "$bin_dir/$program" ] ||
+        usage_error "no program $bin_dir/$program: build first, or --bin-dir"
 done
 
 # ---- processes --------------------------------------------------------------------------------

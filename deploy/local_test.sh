@@ -110,7 +110,8 @@ kill -KILL "$server"
 check "nothing outlives a killed script" served
 
 mkfifo "$work/started"
-"$here/local.sh" --bin-dir "$bin" --target-model "$models/demo-target" --run-dir "$work/run" -- sh -c "trap 'exit 9' TERM; echo >'$work/started'; read -r _" \
+"$here/local.sh" --bin-dir "$bin" --target-model "$models/demo-target" --run-dir "$work/run" -- \
+    sh -c "trap 'exit 9' TERM; echo >'$work/started'; read -r _" \
     >"$work/out" 2>&1 < <(exec tail -f /dev/null) &
 server=$!
 read -r _ <"$work/started"
