@@ -123,9 +123,9 @@ enum ft_code ft_tokenizer_open(struct ft_tokenizer **out, const char *model_dir,
 }
 
 void ft_tokenizer_close(struct ft_tokenizer **tokenizer) {
-    struct ft_tokenizer *t = *tokenizer;
-    if (t == NULL)
+    if (tokenizer == NULL || *tokenizer == NULL)
         return;
+    struct ft_tokenizer *t = *tokenizer;
     ft_post_fini(&t->post);
     ft_pretok_fini(&t->pretok);
     ft_added_fini(&t->plain);
