@@ -6,7 +6,7 @@ function(ft_grpc_test_env)
   foreach(test ${ARGN})
     if(FORETOKEN_SANITIZE MATCHES "thread")
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
-                   "TSAN_OPTIONS=suppressions=${folder}/tsan.supp second_deadlock_stack=1")
+                   "TSAN_OPTIONS=suppressions=${folder}/tsan.supp atexit_sleep_ms=0")
     elseif(FORETOKEN_SANITIZE)
       set_property(TEST ${test} APPEND PROPERTY ENVIRONMENT
                    "LSAN_OPTIONS=suppressions=${folder}/lsan.supp print_suppressions=0")

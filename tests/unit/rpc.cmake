@@ -11,3 +11,19 @@ foreach(suite loop unary stream life endpoint)
   ft_test(unit/test_rpc_${suite}.c LINK ft_rpc_fixture TIMEOUT 120)
   ft_grpc_test_env(test_rpc_${suite})
 endforeach()
+
+# The same suites under valgrind, whose leak check sees what gRPC holds for us; but for the one that
+# measures time. Valgrind and the sanitizers do not mix.
+find_program(FT_VALGRIND valgrind)
+if(FT_VALGRIND AND NOT FORETOKEN_SANITIZE)
+  foreach(suite loop unary stream endpoint)
+    add_test(NAME valgrind_rpc_${suite}
+             COMMAND ${FT_VALGRIND} -q --fair-sched=yes --leak-check=full --error-exitcode=9
+                     --show-leak-kinds=definite,indirect,possible
+                     --errors-for-leak-kinds=definite,indirect,possible
+                     --suppressions=${PROJECT_SOURCE_DIR}/tests/support/valgrind-grpc.supp
+                     $<TARGET_FILE:test_rpc_${suite}>)
+    set_tests_properties(valgrind_rpc_${suite} PROPERTIES TIMEOUT 600 LABELS slow
+                         ENVIRONMENT "CK_FORK=no")
+  endforeach()
+endif()

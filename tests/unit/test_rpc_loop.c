@@ -7,9 +7,18 @@
 #include "support/rpc_fixture.h"
 #include "support/rpc_main.h"
 
+enum { N_THREADS = 4, N_POSTS = 5000 };
+
+static int g_fired;
+static int g_n_order, g_order[4096];
+static int g_last[N_THREADS];
+static int g_n_signals, g_signals[3];
+
 static void create(void) {
     struct ft_err err = {0};
     fx = (struct rpc_fixture){0};
+    g_fired = g_n_order = g_n_signals = 0;
+    memset(g_last, 0, sizeof g_last);
     ft_rpc_signals_block();
     ck_assert_int_eq(ft_rpc_loop_create(&fx.loop, 0, &err), FT_OK);
 }
@@ -20,7 +29,6 @@ static void destroy(void) {
     ft_rpc_loop_destroy(&fx.loop);
 }
 
-static int g_fired;
 static void fire(void *user) {
     (void)user;
     g_fired++;
@@ -36,8 +44,6 @@ START_TEST(step_without_events_returns_at_the_deadline) {
 }
 END_TEST
 
-static int g_order[4096];
-static int g_n_order;
 static void note(void *user) {
     g_order[g_n_order++] = (int)(intptr_t)user;
 }
@@ -114,8 +120,6 @@ START_TEST(blocking_wait_wakes_for_a_timer) {
 }
 END_TEST
 
-enum { N_THREADS = 4, N_POSTS = 5000 };
-static int g_last[N_THREADS];
 static void posted(void *user) {
     int value = (int)(intptr_t)user;
     int thread = value / N_POSTS;
@@ -208,8 +212,6 @@ START_TEST(run_returns_after_stop) {
 }
 END_TEST
 
-static int g_signals[3];
-static int g_n_signals;
 static void on_signal(void *user, int signo) {
     ck_assert_ptr_eq(user, g_signals);
     g_signals[g_n_signals++] = signo;
