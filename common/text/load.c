@@ -29,6 +29,10 @@ static enum ft_code load_vocab(const json_t *model, struct ft_vocab *vocab, stru
     json_t *tokens = json_object_get(model, "vocab");
     if (!json_is_object(tokens))
         return ft_tokjson_fail(err, "vocab is not an object");
+    size_t n_tokens = json_object_size(tokens);
+    if (ft_strmap_reserve(&vocab->contents, n_tokens) != FT_OK ||
+        ft_strmap_reserve(&vocab->pieces, n_tokens) != FT_OK)
+        return ft_err_set(err, FT_E_PROC_MEMORY, "tokenizer", "no memory for the vocabulary");
     const char *content;
     json_t *id;
     json_object_foreach(tokens, content, id) {

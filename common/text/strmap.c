@@ -51,10 +51,9 @@ int32_t ft_strmap_get(const struct ft_strmap *map, struct ft_str key) {
     return map->slots[i].ptr == NULL ? -1 : map->slots[i].id;
 }
 
-static enum ft_code grow(struct ft_strmap *map) {
-    struct ft_strmap next = {.n_slots = map->n_slots == 0 ? SLOTS_MIN : map->n_slots * 2,
-                             .len = map->len};
-    next.slots = calloc(next.n_slots, sizeof *next.slots);
+static enum ft_code resize(struct ft_strmap *map, size_t n_slots) {
+    struct ft_strmap next = {.n_slots = n_slots, .len = map->len};
+    next.slots = calloc(n_slots, sizeof *next.slots);
     if (next.slots == NULL)
         return FT_E_PROC_MEMORY;
     for (size_t i = 0; i < map->n_slots; i++) {
@@ -67,9 +66,16 @@ static enum ft_code grow(struct ft_strmap *map) {
     return FT_OK;
 }
 
+enum ft_code ft_strmap_reserve(struct ft_strmap *map, size_t n) {
+    size_t n_slots = map->n_slots == 0 ? SLOTS_MIN : map->n_slots;
+    while (n_slots / 2 < n)
+        n_slots *= 2;
+    return n_slots == map->n_slots ? FT_OK : resize(map, n_slots);
+}
+
 enum ft_code ft_strmap_put(struct ft_strmap *map, struct ft_str key, int32_t id) {
     FT_ASSERT(key.ptr != NULL && key.len <= UINT32_MAX);
-    if (map->len >= map->n_slots / 2 && grow(map) != FT_OK)
+    if (ft_strmap_reserve(map, map->len + 1) != FT_OK)
         return FT_E_PROC_MEMORY;
     size_t i = probe(map, key);
     FT_ASSERT(map->slots[i].ptr == NULL);

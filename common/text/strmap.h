@@ -21,6 +21,8 @@ struct ft_strmap {
 };
 
 void ft_strmap_fini(struct ft_strmap *map);
+/* Room for n keys in all. fail FT_E_PROC_MEMORY */
+enum ft_code ft_strmap_reserve(struct ft_strmap *map, size_t n);
 /* Id of key, -1 when there is none. */
 int32_t ft_strmap_get(const struct ft_strmap *map, struct ft_str key);
 /* Add a key that is not there yet; its length must fit 32 bits. fail FT_E_PROC_MEMORY */
