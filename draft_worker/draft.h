@@ -7,6 +7,14 @@
 
 #include "common/worker/worker.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 extern const struct ft_worker_role dw_draft_role;
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,4 +1,5 @@
 include(${PROJECT_SOURCE_DIR}/tests/support/support.cmake)
+include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
 
 # What a coordinator does with one worker, and a worker as a process of its own.
 add_library(ft_test_worker_client STATIC ipc/worker_client.c ipc/worker_process.c)
@@ -17,3 +18,5 @@ ft_test(ipc/test_worker_process.c LINK ft_test_worker_client)
 add_dependencies(test_worker_process foretoken-target foretoken-draft)
 ft_test(ipc/test_worker_numbers.c LINK ft_test_worker_client ft_spec)
 add_dependencies(test_worker_numbers foretoken-target foretoken-draft)
+
+ft_grpc_test_env(test_worker_service test_worker_process test_worker_numbers)
