@@ -101,17 +101,17 @@ static void keep_draft(struct co_request *r, int32_t n_before, int32_t n_draft,
         r->draft_len = n_before + min32(n_accepted, n_draft - 1);
 }
 
-static void commit(struct co_app *app, int32_t i, const struct ft_verdict *verdict) {
-    struct co_round_entry *entry = &app->round.entries[i];
+static void commit(struct co_app *app, int32_t i, int32_t n_draft,
+                   const struct ft_verdict *verdict) {
     const struct co_plan_item *plan = &app->round.plans[i];
-    struct co_request *r = entry->request;
+    struct co_request *r = app->round.entries[i].request;
     int32_t n_before = r->n;
     int32_t n_committed = co_request_commit(r, verdict->tokens, verdict->n_tokens);
     int32_t n_drafts = min32(verdict->n_accepted, n_committed);
     bool prefill = n_before == r->n_prompt && plan->verify_k == 0;
     if (!prefill) {
-        co_stats_verified(&r->spec, plan->verify_k, n_drafts, verdict->residual);
-        co_stats_verified(&app->stats.spec, plan->verify_k, n_drafts, verdict->residual);
+        co_stats_verified(&r->spec, n_draft, n_drafts, verdict->residual);
+        co_stats_verified(&app->stats.spec, n_draft, n_drafts, verdict->residual);
     }
     r->target_len = r->n - 1;
     /* Drafts beyond verify_k were cut by the plan: the draft fed them, nobody decided them. */
@@ -137,7 +137,7 @@ static bool decide(struct co_app *app, int32_t i, const struct ft_wire_seq_resul
         .counts = r->counts,
         .position = (uint64_t)r->n,
         .draft = entry->draft,
-        .n_draft = plan->verify_k,
+        .n_draft = entry->lost ? 0 : plan->verify_k,
         .p_rows = p_rows,
         .n_vocab = app->pair.vocab_size,
         .q_rows = entry->has_q ? entry->q_rows : NULL,
@@ -149,12 +149,17 @@ static bool decide(struct co_app *app, int32_t i, const struct ft_wire_seq_resul
     struct ft_verdict verdict;
     struct ft_err err = {0};
     enum ft_code code = app->rule->decide(app->round.transform, &round, &verdict, &err);
+    if (code == FT_E_PEER_PROTOCOL) { /* the draft's fault: the target's own row decides */
+        app->round.bad_draft = true;
+        round.n_draft = 0;
+        code = app->rule->decide(app->round.transform, &round, &verdict, &err);
+    }
     if (code != FT_OK) {
         app->stats.nan_rows += code == FT_E_REQ_NUMERIC;
         co_request_fail(r, &err);
         return true;
     }
-    commit(app, i, &verdict);
+    commit(app, i, round.n_draft, &verdict);
     return true;
 }
 

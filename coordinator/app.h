@@ -43,8 +43,9 @@ struct co_pair {
 struct co_round_entry { /* what a drafter proposed for one request */
     struct co_request *request;
     int32_t draft[FT_DRAFT_LEN_MAX];
-    const float *q_rows[FT_DRAFT_LEN_MAX];
+    const float *q_rows[FT_DRAFT_LEN_MAX]; /* in the draft's region: gone when the draft goes down */
     bool has_q;
+    bool lost; /* the drafts cannot be decided: their q rows are gone or wrong */
 };
 
 enum co_round_phase { CO_ROUND_IDLE, CO_ROUND_DRAFT, CO_ROUND_VERIFY };
@@ -59,6 +60,7 @@ struct co_round {
     int64_t tokens_cap;
     int64_t begin_ns;
     int64_t draft_ns, target_ns; /* computing inside the workers */
+    bool bad_draft;              /* q rows that nothing can have been drawn from */
     bool decoding;               /* at least one request verified or stepped plainly */
     struct ft_transform *transform;
 };

@@ -104,7 +104,7 @@ static void collect_entries(struct co_app *app) {
         struct co_round_entry *entry = &round->entries[round->n_entries];
         struct co_plan_item *plan = &round->plans[round->n_entries++];
         entry->request = r;
-        entry->has_q = false;
+        entry->has_q = entry->lost = false;
         *plan = (struct co_plan_item){
             .n = r->n,
             .target_len = r->target_len,
@@ -257,6 +257,7 @@ void co_round_kick(struct co_app *app) {
     round->draft_ns = 0;
     round->target_ns = 0;
     round->decoding = false;
+    round->bad_draft = false;
     round->phase = CO_ROUND_DRAFT;
     co_plan_draft(round->plans, round->n_entries, &app->pair.draft_limits,
                   &app->pair.target_limits);
@@ -293,13 +294,14 @@ void co_round_draft_down(struct co_app *app) {
     struct co_round *round = &app->round;
     for (struct co_request *r = app->first; r != NULL; r = r->next)
         r->draft_len = 0;
-    if (round->phase != CO_ROUND_DRAFT) {
-        co_round_kick(app);
-        return;
-    }
-    for (int32_t i = 0; i < round->n_entries; i++)
+    for (int32_t i = 0; i < round->n_entries; i++) {
+        round->entries[i].lost = round->entries[i].has_q; /* greedy drafts need no q */
         round->plans[i].n_drafted = 0;
-    verify(app);
+    }
+    if (round->phase == CO_ROUND_DRAFT)
+        verify(app);
+    else
+        co_round_kick(app);
 }
 
 void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *reply) {
@@ -325,6 +327,8 @@ void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *
     }
     if (round->decoding)
         record_times(app, ft_clock_now_ns() - begin_ns);
+    if (round->bad_draft)
+        co_peer_fail(app->draft, "q rows that its tokens cannot have been drawn from");
     end_round(app);
 }
 

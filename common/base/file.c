@@ -16,7 +16,7 @@ static enum ft_code open_error(const char *path, int os_errno, struct ft_err *er
 }
 
 enum ft_code ft_file_map(const char *path, struct ft_map *out, struct ft_err *err) {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO must not hold us up */
     if (fd < 0)
         return open_error(path, errno, err);
     struct stat st;

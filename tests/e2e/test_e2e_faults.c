@@ -100,6 +100,7 @@ START_TEST(dev63_draft_killed_again_and_again_is_always_used_again) {
     cluster_start(&g_cluster, &opts);
     for (int i = 0; i < 15; i++) {
         struct ft_wire_generate request = request_of(0, 4);
+        request.params.temperature = (float)(i % 3); /* sampled drafts need q rows, greedy do not */
         gen_start(&g_cluster, &request, &g_gens[0]);
         while (g_gens[0].n_ids < 10)
             ft_rpc_loop_step(g_cluster.loop, INT64_MAX);
@@ -228,6 +229,29 @@ START_TEST(dev23_dev41_cancelled_requests_free_everything) {
     struct ft_wire_stats s = cluster_stats(&g_cluster);
     ck_assert_uint_ge(s.num_requests_cancelled, 30);
     ck_assert_uint_eq(s.num_requests_failed, 0);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+START_TEST(dev66_statistics_are_finite_and_never_decrease) {
+    struct cluster_opts opts = pair();
+    cluster_start(&g_cluster, &opts);
+    struct ft_wire_stats last = cluster_stats(&g_cluster);
+    ck_assert_uint_eq(last.rounds_total, 0);
+    ck_assert(last.round_p50_us < 1e-9 && last.host_p50_us < 1e-9);
+    cluster_stop(&g_cluster);
+    start_streams(&opts); /* begins with requests at K = 0 */
+    for (int i = 0; i < 100; i++) {
+        struct ft_wire_stats s = cluster_stats(&g_cluster);
+        ck_assert_uint_ge(s.rounds_total, last.rounds_total);
+        ck_assert_uint_ge(s.generation_tokens_total, last.generation_tokens_total);
+        ck_assert_uint_ge(s.num_draft_tokens_total, last.num_draft_tokens_total);
+        ck_assert_uint_ge(s.num_accepted_tokens_total, last.num_accepted_tokens_total);
+        ck_assert_uint_le(s.num_accepted_tokens_total, s.num_draft_tokens_total);
+        ck_assert(s.round_p50_us >= 0 && s.round_p50_us < 1e9);
+        last = s;
+    }
+    require_streams();
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -367,6 +391,7 @@ int main(void) {
     tcase_add_test(tc, dev14_target_gone_for_good_ends_streams_unavailable);
     tcase_add_test(tc, dev14_target_that_hangs_is_left_and_taken_back);
     tcase_add_test(tc, dev23_dev41_cancelled_requests_free_everything);
+    tcase_add_test(tc, dev66_statistics_are_finite_and_never_decrease);
     tcase_add_test(tc, time_limit_ends_a_request_with_what_it_has);
     tcase_add_test(tc, dev62_sigterm_finishes_streams_and_exits_zero);
     tcase_add_test(tc, dev62_second_sigterm_exits_at_once);

@@ -1,11 +1,11 @@
 #!/bin/sh
-# The demo pair, started by deploy/local.sh, against grpcio. 77: grpcio or its protoc is not here.
+# The demo pair, started by deploy/local.sh, against grpcio. 77: grpcio is not here.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 bin_dir=$1
 python=/usr/bin/python3
-if ! "$python" -c 'import grpc, grpc_tools' 2>/dev/null; then
-    echo "skipped: needs the packages python3-grpcio and python3-grpc-tools"
+if ! "$python" -c 'import grpc, google.protobuf' 2>/dev/null; then
+    echo "skipped: needs the packages python3-grpcio and python3-protobuf"
     exit 77
 fi
 dir=$(mktemp -d)
