@@ -1,12 +1,15 @@
-#include "common/rpc/rpc_internal.h"
+#include "common/rpc/endpoint.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netdb.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+#include "common/base/str.h"
 
 #define UNIX_PREFIX "unix:"
 

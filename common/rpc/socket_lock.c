@@ -1,8 +1,9 @@
-#include "common/rpc/rpc_internal.h"
+#include "common/rpc/endpoint.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>

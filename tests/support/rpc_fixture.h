@@ -1,7 +1,7 @@
 /* rpc_fixture: one loop with an echo server on a Unix socket in a fresh folder, and its client.
  * Owns:    everything in struct rpc_fixture, from setup to teardown.
  * Runs in: the suites of common/rpc, as Check's checked fixture.
- * Never:   waits longer than k_rpc_patience_ns. */
+ * Never:   waits for ever: each wait has a limit. */
 #ifndef FT_TESTS_RPC_FIXTURE_H
 #define FT_TESTS_RPC_FIXTURE_H
 
