@@ -12,13 +12,17 @@
 /* Rows of x that go through a row group together stay in the second-level cache. */
 #define LINEAR_CACHE_BYTES (256 * 1024)
 
+/* How far ahead of its use a weight is fetched: memory answers in the time of some 20 lines, and
+ * more would push x out of the first-level cache. */
+#define AHEAD_BYTES 1536
+
 /* Four rows of a matrix against some rows of x. */
 struct linear_tile {
     const char *w[FT_ISA_ROW_GROUP];
     const float *x;
     int64_t x_stride;
     int32_t n_in;
-    int64_t ahead; /* bytes: where the next row group will be read */
+    int64_t ahead; /* bytes from a weight in use to the one to fetch */
 };
 
 struct vec4 {
@@ -136,7 +140,8 @@ typedef void (*tile_fn)(const struct linear_tile *t, quad *y, enum ft_elem elem)
 #if VEC_TILE_ROWS == 6
 TILE(1)
 TILE(2)
-TILE(3) TILE(4) TILE(5)
+TILE(3)
+TILE(4) TILE(5)
     TILE(6) static const tile_fn tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 #elif VEC_TILE_ROWS == 3
 TILE(1) TILE(2) TILE(3) static const tile_fn tiles[] = {tile_1, tile_2, tile_3};
@@ -146,43 +151,49 @@ TILE(1) TILE(2) static const tile_fn tiles[] = {tile_1, tile_2};
 #undef TILE
 _Static_assert(sizeof tiles / sizeof tiles[0] == VEC_TILE_ROWS, "a tile function per height");
 
-/* What becomes of the sums of up to four output columns, n_cols of them real. */
-INLINE void finish(float *out, const float *bias, quad y, int32_t n_cols, bool add) {
-    if (n_cols == FT_ISA_ROW_GROUP) {
-        if (bias != NULL)
-            y = q_add(y, q_load(bias));
-        q_store(out, add ? q_add(q_load(out), y) : y);
-        return;
-    }
-    float s[FT_ISA_ROW_GROUP];
+/* Columns first .. last - 1 of a matrix's output, which one thread computes. A tile takes its four
+ * weight rows a quarter of them apart, so that memory sees four long streams, each in order. */
+struct columns {
+    const struct ft_matrix *part;
+    int32_t first, last;
+    int32_t quarter;
+};
+
+static struct columns columns_of(const struct ft_matrix *part, int32_t group, int32_t last_group) {
+    int32_t first = group * FT_ISA_ROW_GROUP;
+    int32_t last = i_min(last_group * FT_ISA_ROW_GROUP, part->n_out);
+    return (struct columns){part, first, last, ft_isa_groups(last - first)};
+}
+
+/* Write the sums of one row of x for columns col, col + quarter, ... */
+INLINE void finish(const struct columns *c, int32_t col, int64_t row, quad y, bool add) {
+    const float *bias = c->part->bias;
+    float *out = c->part->out + row * c->part->out_stride, s[FT_ISA_ROW_GROUP];
     q_store(s, y);
-    for (int32_t i = 0; i < n_cols; i++) {
-        float v = bias != NULL ? s[i] + bias[i] : s[i];
-        out[i] = add ? out[i] + v : v;
+    for (int r = 0; r < FT_ISA_ROW_GROUP && col < c->last; r++, col += c->quarter) {
+        float v = bias != NULL ? s[r] + bias[col] : s[r];
+        out[col] = add ? out[col] + v : v;
     }
 }
 
-/* Row group `group` of a matrix against rows first .. last - 1 of x. */
-static void linear_group(const struct ft_op_linear *op, const struct ft_matrix *part, int32_t group,
-                         int32_t first, int32_t last) {
-    int32_t col = group * FT_ISA_ROW_GROUP;
-    int32_t n_cols = i_min(FT_ISA_ROW_GROUP, part->n_out - col);
-    size_t row_bytes = (size_t)op->n_in * elem_bytes(part->elem);
-    struct linear_tile t = {
-        .x_stride = op->n_in, .n_in = op->n_in, .ahead = (int64_t)(FT_ISA_ROW_GROUP * row_bytes)};
-    for (int32_t r = 0; r < FT_ISA_ROW_GROUP; r++) /* past the end: the last row once more */
-        t.w[r] = (const char *)part->weight + (size_t)(col + i_min(r, n_cols - 1)) * row_bytes;
-    const float *bias = part->bias == NULL ? NULL : part->bias + col;
-    bool add = op->end == FT_LINEAR_ADD;
+/* Tile i of the columns against rows first .. last - 1 of x. */
+static void linear_tile(const struct ft_op_linear *op, const struct columns *c, int32_t i,
+                        int32_t first, int32_t last) {
+    size_t row_bytes = (size_t)op->n_in * elem_bytes(c->part->elem);
+    struct linear_tile t = {.x_stride = op->n_in, .n_in = op->n_in, .ahead = AHEAD_BYTES};
+    for (int32_t r = 0; r < FT_ISA_ROW_GROUP; r++) { /* past the end: the last row once more */
+        int32_t col = i_min(c->first + i + r * c->quarter, c->last - 1);
+        t.w[r] = (const char *)c->part->weight + (size_t)col * row_bytes;
+    }
     int32_t n_tiles = (last - first + VEC_TILE_ROWS - 1) / VEC_TILE_ROWS;
-    for (int32_t i = 0, row = first; i < n_tiles; i++) {
-        /* tiles of about equal height: 8 rows are 4 + 4, not 6 + 2 */
-        int32_t n = (last - row + n_tiles - i - 1) / (n_tiles - i);
+    for (int32_t at = 0, row = first; at < n_tiles; at++) {
+        /* of about equal height: 8 rows are 4 + 4, not 6 + 2 */
+        int32_t n = (last - row + n_tiles - at - 1) / (n_tiles - at);
         quad y[VEC_TILE_ROWS];
         t.x = op->x + (int64_t)row * op->n_in;
-        tiles[n - 1](&t, y, part->elem);
+        tiles[n - 1](&t, y, c->part->elem);
         for (int32_t m = 0; m < n; m++)
-            finish(part->out + (row + m) * part->out_stride + col, bias, y[m], n_cols, add);
+            finish(c, c->first + i, row + m, y[m], op->end == FT_LINEAR_ADD);
         row += n;
         t.ahead = 0; /* fetched already */
     }
@@ -190,16 +201,15 @@ static void linear_group(const struct ft_op_linear *op, const struct ft_matrix *
 
 static void swiglu(const struct ft_op_linear *op, int32_t begin, int32_t end, int32_t first,
                    int32_t last) {
-    const struct ft_matrix *gate = &op->parts[0], *up = &op->parts[1];
-    int32_t col = begin * FT_ISA_ROW_GROUP;
-    int32_t n_cols = i_min(end * FT_ISA_ROW_GROUP, gate->n_out) - col;
-    for (int32_t i = begin; i < end; i++) {
-        linear_group(op, gate, i, first, last);
-        linear_group(op, up, i, first, last);
+    struct columns gate = columns_of(&op->parts[0], begin, end);
+    struct columns up = columns_of(&op->parts[1], begin, end);
+    for (int32_t i = 0; i < gate.quarter; i++) {
+        linear_tile(op, &gate, i, first, last);
+        linear_tile(op, &up, i, first, last);
     }
     for (int32_t row = first; row < last; row++)
-        silu_mul_row(gate->out + row * gate->out_stride + col, up->out + row * up->out_stride + col,
-                     n_cols);
+        silu_mul_row(gate.part->out + row * gate.part->out_stride + gate.first,
+                     up.part->out + row * up.part->out_stride + up.first, gate.last - gate.first);
 }
 
 static void linear(const void *arg, int32_t begin, int32_t end) {
@@ -215,8 +225,10 @@ static void linear(const void *arg, int32_t begin, int32_t end) {
         int32_t part_begin = 0; /* item of the part's first group */
         for (int32_t p = 0; p < op->n_parts; p++) {
             int32_t part_end = part_begin + ft_isa_groups(op->parts[p].n_out);
-            for (int32_t i = i_max(begin, part_begin); i < i_min(end, part_end); i++)
-                linear_group(op, &op->parts[p], i - part_begin, first, last);
+            int32_t from = i_max(begin, part_begin), to = i_min(end, part_end);
+            struct columns c = columns_of(&op->parts[p], from - part_begin, to - part_begin);
+            for (int32_t i = 0; from < to && i < c.quarter; i++)
+                linear_tile(op, &c, i, first, last);
             part_begin = part_end;
         }
     }
