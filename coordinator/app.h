@@ -43,7 +43,7 @@ struct co_pair {
 struct co_round_entry { /* what a drafter proposed for one request */
     struct co_request *request;
     int32_t draft[FT_DRAFT_LEN_MAX];
-    const float *q_rows[FT_DRAFT_LEN_MAX]; /* in the draft's region: gone when the draft goes down */
+    const float *q_rows[FT_DRAFT_LEN_MAX]; /* in the draft's region: gone when it goes down */
     bool has_q;
     bool lost; /* the drafts cannot be decided: their q rows are gone or wrong */
 };

@@ -60,7 +60,12 @@ served() {
     status=$?
     wait "$drain"
     rm -rf "$work/run"
-    ! pgrep -f "unix:$work/run" >/dev/null
+    # A killed script's processes are told by the kernel and take a moment to end.
+    for _ in $(seq 50); do
+        pgrep -f "unix:$work/run" >/dev/null || return 0
+        sleep 0.1
+    done
+    return 1
 }
 
 pid_of() {
