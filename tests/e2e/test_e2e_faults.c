@@ -15,7 +15,7 @@ static struct cluster g_cluster;
 static struct gen g_gen, g_plain[STREAMS], g_gens[STREAMS];
 
 static struct ft_wire_generate request_of(int i, int k) {
-    static char prompts[STREAMS][16];
+    static char prompts[STREAMS][32];
     snprintf(prompts[i], sizeof prompts[i], "stream %d", i);
     struct ft_wire_generate request = gen_text(prompts[i], N, k);
     request.params.ignore_eos = true;
