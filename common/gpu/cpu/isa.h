@@ -45,14 +45,24 @@ static inline int32_t ft_isa_linear_items(const struct ft_op_linear *op) {
     return n;
 }
 
-/* Queries (a row and a head) that share a KV head and are computed together. */
+/* Queries (a row and a head) that share a KV head and are computed together, at most; and the
+ * number that share each load. */
 #define FT_ISA_QUERIES 32
+#define FT_ISA_QUERY_BATCH 4
 
-/* Items of one span: for each KV head, its queries in portions of FT_ISA_QUERIES. */
+/* Queries of one span and KV head. */
+static inline int32_t ft_isa_queries(const struct ft_op_attention *op, const struct ft_span *span) {
+    return span->n_rows * (op->n_heads / op->kv.n_heads);
+}
+/* Queries of an item. Few are cut into small items, so that every thread gets some. */
+static inline int32_t ft_isa_portion(int32_t n_queries) {
+    return n_queries > FT_ISA_QUERIES ? FT_ISA_QUERIES : FT_ISA_QUERY_BATCH;
+}
+/* Items of one span: for each KV head, its queries in portions. */
 static inline int32_t ft_isa_span_items(const struct ft_op_attention *op,
                                         const struct ft_span *span) {
-    int32_t n_queries = span->n_rows * (op->n_heads / op->kv.n_heads);
-    return op->kv.n_heads * ((n_queries + FT_ISA_QUERIES - 1) / FT_ISA_QUERIES);
+    int32_t n = ft_isa_queries(op, span), portion = ft_isa_portion(n);
+    return op->kv.n_heads * ((n + portion - 1) / portion);
 }
 static inline int32_t ft_isa_attention_items(const struct ft_op_attention *op) {
     int32_t n = 0;

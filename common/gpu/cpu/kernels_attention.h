@@ -12,8 +12,7 @@
 
 #include "common/gpu/cpu/kernels_rows.h"
 
-#define SEGMENT 128   /* positions */
-#define QUERY_BATCH 4 /* queries that share loads */
+#define SEGMENT 128 /* positions */
 #define BLOCK_VECS (FT_OPS_KV_BLOCK / VEC_LANES)
 
 struct query {
@@ -31,18 +30,21 @@ struct att_head {
     int32_t head_dim;
     float scale;
     const int32_t *blocks; /* of the sequence */
+    int32_t last_block;    /* that any of the queries sees */
 };
 
 INLINE const float *block_keys(const struct att_head *head, int32_t block) {
     return head->kv + head->blocks[block] * head->block_floats;
 }
 
-/* Scores of n queries against a block of keys, seen or not. */
+/* Scores of n queries against a block of keys, seen or not. On the way the block's values and the
+ * next keys are fetched: a hardware stream ends with each 4 KiB of keys or values. */
 INLINE void score_block(const struct att_head *head, int32_t block, struct query *q,
-                        float (*scores)[SEGMENT], int n) {
+                        float (*scores)[SEGMENT], int n, bool fetch) {
     int32_t at = block * FT_OPS_KV_BLOCK % SEGMENT;
     const float *keys = block_keys(head, block);
-    vec s[QUERY_BATCH][VEC_SCORE_SUMS][BLOCK_VECS];
+    const float *next = block < head->last_block ? block_keys(head, block + 1) : keys;
+    vec s[FT_ISA_QUERY_BATCH][VEC_SCORE_SUMS][BLOCK_VECS];
     for (int i = 0; i < n; i++)
         for (int a = 0; a < VEC_SCORE_SUMS; a++)
             for (int b = 0; b < BLOCK_VECS; b++)
@@ -50,7 +52,12 @@ INLINE void score_block(const struct att_head *head, int32_t block, struct query
     for (int32_t d = 0; d < head->head_dim; d += VEC_SCORE_SUMS)
         for (int a = 0; a < VEC_SCORE_SUMS; a++)
             for (int b = 0; b < BLOCK_VECS; b++) {
-                vec k = v_load(keys + (d + a) * FT_OPS_KV_BLOCK + b * VEC_LANES);
+                const float *key = keys + (d + a) * FT_OPS_KV_BLOCK + b * VEC_LANES;
+                vec k = v_load(key);
+                if (fetch && b == 0) {
+                    v_prefetch(key + head->padded * FT_OPS_KV_BLOCK);
+                    v_prefetch(next + (d + a) * FT_OPS_KV_BLOCK);
+                }
                 for (int i = 0; i < n; i++)
                     s[i][a][b] = v_fma(v_set1(q[i].q[d + a]), k, s[i][a][b]);
             }
@@ -93,7 +100,7 @@ static void softmax_segment(struct query *q, float *scores, int32_t from, int32_
  * vectors of the output, from dimension d on. */
 INLINE void values_strip(const struct att_head *head, struct query *q, float (*weights)[SEGMENT],
                          int32_t from, int32_t to, int64_t d, int n, int n_vecs) {
-    vec acc[QUERY_BATCH][VEC_PV_VECS];
+    vec acc[FT_ISA_QUERY_BATCH][VEC_PV_VECS];
     for (int i = 0; i < n; i++)
         for (int v = 0; v < n_vecs; v++)
             acc[i][v] = v_load(q[i].acc + d + v * VEC_LANES);
@@ -131,9 +138,9 @@ static void values_one(const struct att_head *head, struct query *q, float (*wei
 }
 
 /* n queries through the segment that starts at position base; each sees part of it. */
-INLINE void attend(const struct att_head *head, struct query *q, int32_t base, int n) {
-    _Alignas(64) float scores[QUERY_BATCH][SEGMENT];
-    int32_t low[QUERY_BATCH], high[QUERY_BATCH];
+INLINE void attend(const struct att_head *head, struct query *q, int32_t base, int n, bool fetch) {
+    _Alignas(64) float scores[FT_ISA_QUERY_BATCH][SEGMENT];
+    int32_t low[FT_ISA_QUERY_BATCH], high[FT_ISA_QUERY_BATCH];
     int32_t union_low = base + SEGMENT, union_high = base, both_low = base,
             both_high = base + SEGMENT - 1;
     for (int i = 0; i < n; i++) {
@@ -145,7 +152,7 @@ INLINE void attend(const struct att_head *head, struct query *q, int32_t base, i
         both_high = i_min(both_high, high[i]);
     }
     for (int32_t b = union_low / FT_OPS_KV_BLOCK; b <= union_high / FT_OPS_KV_BLOCK; b++)
-        score_block(head, b, q, scores, n);
+        score_block(head, b, q, scores, n, fetch);
     for (int i = 0; i < n; i++)
         softmax_segment(&q[i], scores[i], low[i] - base, high[i] - base, head->padded);
     /* Each query takes its positions in ascending order; where all see the same, together. */
@@ -160,16 +167,33 @@ INLINE void attend(const struct att_head *head, struct query *q, int32_t base, i
 static void attend_batch(const struct att_head *head, struct query *q, int32_t base, int32_t n) {
     switch (n) {
     case 1:
-        attend(head, q, base, 1);
+        attend(head, q, base, 1, false);
         return;
     case 2:
-        attend(head, q, base, 2);
+        attend(head, q, base, 2, false);
         return;
     case 3:
-        attend(head, q, base, 3);
+        attend(head, q, base, 3, false);
         return;
     default:
-        attend(head, q, base, QUERY_BATCH);
+        attend(head, q, base, FT_ISA_QUERY_BATCH, false);
+    }
+}
+
+/* The same for the first batch of an item, which waits for memory. */
+static void attend_first(const struct att_head *head, struct query *q, int32_t base, int32_t n) {
+    switch (n) {
+    case 1:
+        attend(head, q, base, 1, true);
+        return;
+    case 2:
+        attend(head, q, base, 2, true);
+        return;
+    case 3:
+        attend(head, q, base, 3, true);
+        return;
+    default:
+        attend(head, q, base, FT_ISA_QUERY_BATCH, true);
     }
 }
 
@@ -202,6 +226,7 @@ static void attention_portion(const struct ft_op_attention *op, const struct ft_
     }
     int32_t low = window_low(op, span->position + first / group);
     int32_t high = span->position + (first + n - 1) / group;
+    head.last_block = high / FT_OPS_KV_BLOCK;
     for (int32_t base = low / SEGMENT * SEGMENT; base <= high; base += SEGMENT) {
         /* low and high never fall from query to query, so those in sight are neighbours */
         int32_t from = 0, to = n;
@@ -209,8 +234,10 @@ static void attention_portion(const struct ft_op_attention *op, const struct ft_
             from++;
         while (from < to && q[to - 1].low >= base + SEGMENT)
             to--;
-        for (int32_t i = from; i < to; i += QUERY_BATCH)
-            attend_batch(&head, q + i, base, i_min(QUERY_BATCH, to - i));
+        if (from < to)
+            attend_first(&head, q + from, base, i_min(FT_ISA_QUERY_BATCH, to - from));
+        for (int32_t i = from + FT_ISA_QUERY_BATCH; i < to; i += FT_ISA_QUERY_BATCH)
+            attend_batch(&head, q + i, base, i_min(FT_ISA_QUERY_BATCH, to - i));
     }
     for (int32_t i = 0; i < n; i++) {
         vec inverse = v_set1(1.0f / q[i].sum);
@@ -226,11 +253,10 @@ static void attention(const void *arg, int32_t begin, int32_t end) {
     for (int32_t s = 0; s < op->n_spans && span_begin < end; s++) {
         const struct ft_span *span = &op->spans[s];
         int32_t n_items = ft_isa_span_items(op, span), n_portions = n_items / op->kv.n_heads;
-        int32_t n_queries = span->n_rows * (op->n_heads / op->kv.n_heads);
+        int32_t n_queries = ft_isa_queries(op, span), portion = ft_isa_portion(n_queries);
         for (int32_t i = i_max(begin - span_begin, 0); i < i_min(end - span_begin, n_items); i++) {
-            int32_t first = i % n_portions * FT_ISA_QUERIES;
-            attention_portion(op, span, i / n_portions, first,
-                              i_min(FT_ISA_QUERIES, n_queries - first));
+            int32_t first = i % n_portions * portion;
+            attention_portion(op, span, i / n_portions, first, i_min(portion, n_queries - first));
         }
         span_begin += n_items;
     }

@@ -141,8 +141,8 @@ typedef void (*tile_fn)(const struct linear_tile *t, quad *y, enum ft_elem elem)
 TILE(1)
 TILE(2)
 TILE(3)
-TILE(4) TILE(5)
-    TILE(6) static const tile_fn tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
+TILE(4)
+TILE(5) TILE(6) static const tile_fn tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 #elif VEC_TILE_ROWS == 3
 TILE(1) TILE(2) TILE(3) static const tile_fn tiles[] = {tile_1, tile_2, tile_3};
 #else
@@ -168,12 +168,13 @@ static struct columns columns_of(const struct ft_matrix *part, int32_t group, in
 /* Write the sums of one row of x for columns col, col + quarter, ... */
 INLINE void finish(const struct columns *c, int32_t col, int64_t row, quad y, bool add) {
     const float *bias = c->part->bias;
-    float *out = c->part->out + row * c->part->out_stride, s[FT_ISA_ROW_GROUP];
+    float *out = c->part->out + row * c->part->out_stride + col, s[FT_ISA_ROW_GROUP];
+    int32_t n = i_min((c->last - col - 1) / c->quarter + 1, FT_ISA_ROW_GROUP);
     q_store(s, y);
-    for (int r = 0; r < FT_ISA_ROW_GROUP && col < c->last; r++, col += c->quarter) {
-        float v = bias != NULL ? s[r] + bias[col] : s[r];
-        out[col] = add ? out[col] + v : v;
-    }
+    for (int r = 0; bias != NULL && r < n; r++)
+        s[r] += bias[col + r * c->quarter];
+    for (int r = 0; r < n; r++, out += c->quarter)
+        *out = add ? *out + s[r] : s[r];
 }
 
 /* Tile i of the columns against rows first .. last - 1 of x. */
