@@ -110,9 +110,9 @@ static void check_prompt(struct run *run, const json_t *ref, const int32_t *prom
         ids_equal(got, want, n_want, what);
 }
 
-static int check_pair(const char *reference, const char *dir_format, const char *side) {
-    char dir[512], what[64];
-    snprintf(dir, sizeof dir, dir_format, side);
+/* All prompts of one side of a pair; returns how many continuations could be compared. */
+static int check_side(const char *reference, const char *dir, const char *side) {
+    char what[64];
     json_t *root = read_json(reference), *prompt;
     struct run run;
     run_open(&run, &(struct run_opts){.dir = dir, .device = "cpu", .n_threads = 2, .n_seqs = 1});
@@ -130,10 +130,20 @@ static int check_pair(const char *reference, const char *dir_format, const char 
     return n_compared;
 }
 
+static const char *const sides[] = {"draft", "target"};
+
 START_TEST(greedy_of_demo_pair_matches_reference) {
-    const char *dir = FT_TEST_SOURCE_DIR "/models/demo-%s";
-    int n = check_pair(DATA "demo-reference.json", dir, _i == 0 ? "target" : "draft");
-    ck_assert_int_ge(n, 3);
+    char dir[512];
+    snprintf(dir, sizeof dir, FT_TEST_SOURCE_DIR "/models/demo-%s", sides[_i]);
+    ck_assert_int_ge(check_side(DATA "demo-reference.json", dir, sides[_i]), 3);
+}
+END_TEST
+
+START_TEST(greedy_of_bench_pair_matches_reference) {
+    const char *models = getenv("FORETOKEN_BENCH_MODELS");
+    char dir[512];
+    snprintf(dir, sizeof dir, "%s/bench-%s", models, sides[_i]);
+    ck_assert_int_ge(check_side(DATA "bench-reference.json", dir, sides[_i]), 8);
 }
 END_TEST
 
@@ -142,6 +152,10 @@ int main(void) {
     TCase *tcase = tcase_create("reference");
     tcase_add_loop_test(tcase, forward_of_golden_model_matches_reference, 0, N_GOLDEN);
     tcase_add_loop_test(tcase, greedy_of_demo_pair_matches_reference, 0, 2);
+    if (getenv("FORETOKEN_BENCH_MODELS") != NULL)
+        tcase_add_loop_test(tcase, greedy_of_bench_pair_matches_reference, 0, 2);
+    else
+        puts("skipped: the bench pair (FORETOKEN_BENCH_MODELS is not set)");
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

@@ -131,25 +131,23 @@ INLINE void tile_dots_of(const struct linear_tile *t, quad *y, enum ft_elem elem
     }
 }
 
-/* One function per number of rows: small enough for the compiler to keep sums in registers. */
+/* Functions of their own, so that each has all registers to itself. */
 #define TILE(n)                                                                                    \
     static void tile_##n(const struct linear_tile *t, quad *y, enum ft_elem elem) {                \
-        tile_dots_of(t, y, elem, n);                                                               \
-    }
-typedef void (*tile_fn)(const struct linear_tile *t, quad *y, enum ft_elem elem);
-#if VEC_TILE_ROWS == 6
-TILE(1)
-TILE(2)
-TILE(3)
-TILE(4)
-TILE(5) TILE(6) static const tile_fn tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
-#elif VEC_TILE_ROWS == 3
-TILE(1) TILE(2) TILE(3) static const tile_fn tiles[] = {tile_1, tile_2, tile_3};
-#else
-TILE(1) TILE(2) static const tile_fn tiles[] = {tile_1, tile_2};
-#endif
+        if ((n) <= VEC_TILE_ROWS)                                                                  \
+            tile_dots_of(t, y, elem, n);                                                           \
+    }                                                                                              \
+    _Static_assert(VEC_TILE_ROWS <= 6, "a tile function for each height")
+TILE(1);
+TILE(2);
+TILE(3);
+TILE(4);
+TILE(5);
+TILE(6);
 #undef TILE
-_Static_assert(sizeof tiles / sizeof tiles[0] == VEC_TILE_ROWS, "a tile function per height");
+
+typedef void (*tile_fn)(const struct linear_tile *t, quad *y, enum ft_elem elem);
+static const tile_fn tiles[] = {tile_1, tile_2, tile_3, tile_4, tile_5, tile_6};
 
 /* Columns first .. last - 1 of a matrix's output, which one thread computes. A tile takes its four
  * weight rows a quarter of them apart, so that memory sees four long streams, each in order. */

@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define VEC_LANES 8
-#define VEC_TILE_ROWS 3  /* activation rows of a tile: 12 sums and 4 weights of 16 registers */
+#define VEC_TILE_ROWS 2  /* activation rows of a tile: 8 sums, 4 weights and 1 activation of 16 */
 #define VEC_SCORE_SUMS 1 /* sums per query and vector of keys */
 #define VEC_PV_VECS 2    /* vectors of an output that stay in registers */
 #define INLINE static inline __attribute__((always_inline))
