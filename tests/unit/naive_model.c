@@ -162,26 +162,30 @@ static void place_heads(const struct naive_model *m, const struct ref_stored *no
     }
 }
 
-/* k and v are [position + 1, kv_dim]. */
-static void attend(const struct ft_model_config *c, const double *q, const double *k,
-                   const double *v, int32_t position, int32_t window, double *out) {
+/* One position's query over keys and values [position + 1, kv_dim]. */
+struct attended {
+    const double *q, *k, *v;
+    int32_t position, window;
+};
+
+static void attend(const struct ft_model_config *c, const struct attended *a, double *out) {
     int32_t dim = c->head_dim, kv_dim = c->n_kv_heads * dim;
-    int32_t low = window > 0 && position - window + 1 > 0 ? position - window + 1 : 0;
-    double *p = must_alloc((size_t)(position + 1) * sizeof *p);
+    int32_t first = a->position - a->window + 1, low = a->window > 0 && first > 0 ? first : 0;
+    double *p = must_alloc((size_t)(a->position + 1) * sizeof *p);
     for (int32_t h = 0; h < c->n_heads; h++) {
         int32_t at = h / (c->n_heads / c->n_kv_heads) * dim;
         double sum = 0.0;
-        for (int32_t i = low; i <= position; i++) {
+        for (int32_t i = low; i <= a->position; i++) {
             double score = 0.0;
             for (int32_t d = 0; d < dim; d++)
-                score += q[h * dim + d] * k[(int64_t)i * kv_dim + at + d];
+                score += a->q[h * dim + d] * a->k[(int64_t)i * kv_dim + at + d];
             p[i] = exp(score / sqrt(dim));
             sum += p[i];
         }
         for (int32_t d = 0; d < dim; d++) {
             out[h * dim + d] = 0.0;
-            for (int32_t i = low; i <= position; i++)
-                out[h * dim + d] += p[i] / sum * v[(int64_t)i * kv_dim + at + d];
+            for (int32_t i = low; i <= a->position; i++)
+                out[h * dim + d] += p[i] / sum * a->v[(int64_t)i * kv_dim + at + d];
         }
     }
     free(p);
@@ -209,7 +213,7 @@ static void attention_half(const struct naive_model *m, int32_t layer, int32_t n
         apply(&s[V], &s[V_BIAS], t->normed, hidden, kv_dim, v + (int64_t)i * kv_dim);
         place_heads(m, &s[Q_NORM], t->q, c->n_heads, i);
         place_heads(m, &s[K_NORM], k + (int64_t)i * kv_dim, c->n_kv_heads, i);
-        attend(c, t->q, k, v, i, window, t->mixed);
+        attend(c, &(struct attended){t->q, k, v, i, window}, t->mixed);
         apply(&s[O], &s[O_BIAS], t->mixed, q_dim, hidden, t->delta);
         for (int32_t d = 0; d < hidden; d++)
             row[d] += t->delta[d];

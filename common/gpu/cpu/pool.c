@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
-#include "common/gpu/cpu/relax.h"
 
 /* A job is cut into tickets: first one large piece per thread, which keeps memory streams long,
  * then small ones, which even out threads that run at different speed. Whoever is free takes the
@@ -49,6 +48,16 @@ struct ft_pool {
     int cores[CPU_SETSIZE];
     int caller_core; /* where the caller ran when the threads were placed; -1: not placed */
 };
+
+/* Tell the core that the loop waits for another one. */
+#if defined(__x86_64__)
+static void relax(void) {
+    __builtin_ia32_pause();
+}
+#else
+static void relax(void) {
+}
+#endif
 
 static void futex_wait(_Atomic uint32_t *word, uint32_t seen) {
     syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, seen, NULL, NULL, 0);
@@ -100,7 +109,7 @@ static bool look_for_work(struct ft_pool *pool) {
                 return true;
             if (atomic_load_explicit(&pool->stop, memory_order_relaxed))
                 return false;
-            ft_relax();
+            relax();
         }
     } while (ft_clock_now_ns() < until_ns);
     return false;
@@ -153,7 +162,7 @@ static void join(struct ft_pool *pool, uint32_t n_tickets) {
     int64_t until_ns = ft_clock_now_ns() + (int64_t)pool->join_spin_us * 1000;
     uint32_t n_done;
     for (int i = 1; (n_done = atomic_load(&pool->n_done)) != n_tickets; i++) {
-        ft_relax();
+        relax();
         if (i % 32 != 0 || ft_clock_now_ns() < until_ns)
             continue;
         atomic_store(&pool->caller_sleeps, 1);
