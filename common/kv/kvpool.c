@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/kv/kvhash.h"
+
 #define MODULE "kvpool"
 #define NONE (-1)
 
@@ -123,16 +125,10 @@ int32_t *ft_kvpool_tokens(struct ft_kvpool *pool, int32_t id) {
 
 /* ---- the index of sealed blocks ---- */
 
-static uint64_t mix(uint64_t h) { /* finaliser of splitmix64 */
-    h = (h ^ (h >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
-    h = (h ^ (h >> 27)) * UINT64_C(0x94D049BB133111EB);
-    return h ^ (h >> 31);
-}
-
 static uint64_t chain_hash(const struct ft_kvpool *pool, int32_t parent, const int32_t *tokens) {
-    uint64_t h = parent == NONE ? mix(pool->opts.seed) : block_at(pool, parent)->hash;
+    uint64_t h = parent == NONE ? ft_kvhash_mix(pool->opts.seed) : block_at(pool, parent)->hash;
     for (int32_t i = 0; i < pool->opts.block_tokens; i++)
-        h = mix(h + UINT64_C(0x9E3779B97F4A7C15) + (uint32_t)tokens[i]);
+        h = ft_kvhash_next(h, tokens[i]);
     return h;
 }
 

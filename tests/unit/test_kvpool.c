@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/kv/kvhash.h"
 #include "common/kv/kvpool.h"
 
 static struct ft_kvpool *make(int32_t n_blocks, int32_t block_tokens, bool caching) {
@@ -90,6 +91,61 @@ START_TEST(find_compares_tokens_and_all_before_them) {
     ck_assert_int_eq(ft_kvpool_find(pool, ids[2], five), ids[3]);
     ck_assert_int_eq(ft_kvpool_find(pool, -1, five), -1);
     ck_assert_int_eq(ft_kvpool_refs(pool, ids[1]), 2);
+    ft_kvpool_destroy(&pool);
+}
+END_TEST
+
+struct keyed {
+    uint64_t hash;
+    int32_t token;
+};
+
+static int by_hash(const void *a, const void *b) {
+    uint64_t x = ((const struct keyed *)a)->hash, y = ((const struct keyed *)b)->hash;
+    return x < y ? -1 : x > y;
+}
+
+/* Two blocks of two tokens with the same hash: first tokens whose hashes lie so close that a
+ * second token makes up for the difference. */
+static void collide(uint64_t seed, int32_t a[2], int32_t b[2]) {
+    enum { N = 1 << 19 };
+    static struct keyed keyed[N];
+    uint64_t root = ft_kvhash_mix(seed);
+    for (int32_t i = 0; i < N; i++)
+        keyed[i] = (struct keyed){ft_kvhash_next(root, i), i};
+    qsort(keyed, N, sizeof keyed[0], by_hash);
+    for (int32_t i = 1; i < N; i++) {
+        uint64_t gap = keyed[i].hash - keyed[i - 1].hash;
+        if (gap >= INT32_MAX)
+            continue;
+        a[0] = keyed[i].token;
+        a[1] = 0;
+        b[0] = keyed[i - 1].token;
+        b[1] = (int32_t)gap;
+        ck_assert_uint_eq(ft_kvhash_next(ft_kvhash_next(root, a[0]), a[1]),
+                          ft_kvhash_next(ft_kvhash_next(root, b[0]), b[1]));
+        return;
+    }
+    ck_abort_msg("no collision");
+}
+
+START_TEST(find_is_not_fooled_by_equal_hashes) {
+    struct ft_kvpool *pool = make(8, 2, true);
+    int32_t ids[3], a[2], b[2], child[2] = {5, 6};
+    collide(7, a, b); /* the seed of make() */
+    ck_assert_int_eq(ft_kvpool_take(pool, 3, ids, NULL), FT_OK);
+    memcpy(ft_kvpool_tokens(pool, ids[0]), a, sizeof a);
+    memcpy(ft_kvpool_tokens(pool, ids[1]), b, sizeof b);
+    memcpy(ft_kvpool_tokens(pool, ids[2]), child, sizeof child);
+    ck_assert_int_eq(ft_kvpool_seal(pool, -1, ids[0]), ids[0]);
+    ck_assert_int_eq(ft_kvpool_find(pool, -1, b), -1);
+    ck_assert_int_eq(ft_kvpool_seal(pool, -1, ids[1]), ids[1]);
+    ck_assert_int_eq(ft_kvpool_find(pool, -1, a), ids[0]);
+    ck_assert_int_eq(ft_kvpool_find(pool, -1, b), ids[1]);
+    /* The same block behind both has the same hash, and is another one. */
+    ck_assert_int_eq(ft_kvpool_seal(pool, ids[0], ids[2]), ids[2]);
+    ck_assert_int_eq(ft_kvpool_find(pool, ids[1], child), -1);
+    ck_assert_int_eq(ft_kvpool_find(pool, ids[0], child), ids[2]);
     ft_kvpool_destroy(&pool);
 }
 END_TEST
@@ -189,6 +245,7 @@ int main(void) {
     tcase_add_test(tc, take_more_than_free_takes_nothing);
     tcase_add_test(tc, seal_then_give_keeps_contents_until_take_needs_them);
     tcase_add_test(tc, find_compares_tokens_and_all_before_them);
+    tcase_add_test(tc, find_is_not_fooled_by_equal_hashes);
     tcase_add_test(tc, seal_of_a_twin_shares_the_first_and_frees_the_second);
     tcase_add_test(tc, unsealed_parent_loses_its_children_even_when_its_id_returns);
     tcase_add_test(tc, prefix_caching_off_finds_and_keeps_nothing);
