@@ -90,6 +90,44 @@ START_TEST(dev38_forward_of_odd_shapes_matches_plain_transformer) {
 }
 END_TEST
 
+/* Widths that are no multiple of a vector: tails have an order of their own to keep. */
+START_TEST(dev50_bits_of_odd_shapes_do_not_depend_on_chunks) {
+    enum { N = 60 };
+    static float want[N][37];
+    struct ft_model_config config = odd_config(_i);
+    struct naive_model *naive = naive_make(&config, 83);
+    size_t row_bytes = (size_t)config.vocab_size * sizeof(float);
+    int32_t tokens[N];
+    for (int32_t i = 0; i < N; i++)
+        tokens[i] = i * i % config.vocab_size;
+    const struct ft_isa *isa;
+    for (size_t i = 0; (isa = ft_isa_at(i)) != NULL; i++) {
+        char device[64];
+        snprintf(device, sizeof device, "cpu:%s", isa->name);
+        struct run run;
+        run_open(&run, &(struct run_opts){.config = &config,
+                                          .weights = naive_weights(naive),
+                                          .device = device,
+                                          .n_threads = 2,
+                                          .n_seqs = 2});
+        run_step(&run, 0, 0, tokens, N, N);
+        for (int32_t p = 0; p < N; p++)
+            memcpy(want[p], run_row(&run, p), row_bytes);
+        for (int32_t chunk = 1; chunk <= 7; chunk++)
+            for (int32_t at = 0; at < N; at += chunk) {
+                int32_t n = N - at < chunk ? N - at : chunk;
+                run_step(&run, 1, at, tokens + at, n, n);
+                for (int32_t p = 0; p < n; p++)
+                    if (memcmp(run_row(&run, p), want[at + p], row_bytes) != 0)
+                        ck_abort_msg("%s, chunks of %d: position %d differs", device, chunk,
+                                     at + p);
+            }
+        run_close(&run);
+    }
+    naive_free(naive);
+}
+END_TEST
+
 /* Token 7's embedding is NaN. What it leaves in the KV, and a sequence that holds it, must not
  * reach any other sequence. */
 START_TEST(dev17_poisoned_sequence_does_not_touch_others) {
@@ -289,6 +327,7 @@ int main(void) {
     Suite *suite = suite_create("model");
     TCase *tcase = tcase_create("model");
     tcase_add_loop_test(tcase, dev38_forward_of_odd_shapes_matches_plain_transformer, 0, N_ODD);
+    tcase_add_loop_test(tcase, dev50_bits_of_odd_shapes_do_not_depend_on_chunks, 0, N_ODD);
     tcase_add_test(tcase, dev17_poisoned_sequence_does_not_touch_others);
     tcase_add_test(tcase, dev58_open_with_bad_option_names_it);
     tcase_add_test(tcase, dev58_kv_of_one_block_works);
