@@ -10,6 +10,10 @@ set_property(TEST test_e2e_lossless APPEND PROPERTY ENVIRONMENT CK_RUN_CASE=loss
 
 ft_test(e2e/test_e2e_alpha.c LINK ft_test_cluster ft_test_support m LABELS e2e slow TIMEOUT 1800)
 
+# A sanitizer finds in the tiny models what it would find here.
+add_test(NAME e2e_demo_pair COMMAND test_e2e_lossless)
+set_tests_properties(e2e_demo_pair PROPERTIES LABELS "e2e;no-sanitizer" TIMEOUT 600
+  ENVIRONMENT "CK_RUN_CASE=demo_pair")
 add_test(NAME e2e_distribution COMMAND test_e2e_sampling)
 set_tests_properties(e2e_distribution PROPERTIES LABELS "e2e;slow" TIMEOUT 2400
   ENVIRONMENT "CK_RUN_CASE=distribution;FORETOKEN_TEST_DRAWS=20000")

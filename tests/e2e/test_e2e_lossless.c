@@ -319,8 +319,11 @@ int main(void) {
     tcase_add_test(tc, dev20_draft_context_shorter_than_the_targets_stops_drafting);
     tcase_add_test(tc, dev07_padded_vocabularies_work_and_foreign_ids_are_safe);
     tcase_add_test(tc, dev64_plain_rounds_then_drafting_catches_up);
-    tcase_add_test(tc, demo_reference_prompts_are_equal_at_every_k);
     suite_add_tcase(suite, tc);
+    TCase *demo = tcase_create("demo_pair");
+    tcase_set_timeout(demo, 500);
+    tcase_add_test(demo, demo_reference_prompts_are_equal_at_every_k);
+    suite_add_tcase(suite, demo);
     TCase *bench = tcase_create("bench_pair");
     tcase_set_timeout(bench, 1200);
     tcase_add_test(bench, bench_reference_prompts_are_equal_at_every_k);

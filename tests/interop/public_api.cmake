@@ -1,4 +1,6 @@
-# The real services, called by grpcio with stubs made from proto/.
+# The real services, called by grpcio with messages made from proto/.
+include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
 add_test(NAME interop_public_api
          COMMAND ${PROJECT_SOURCE_DIR}/tests/interop/test_public_api.sh ${PROJECT_BINARY_DIR}/bin)
 set_tests_properties(interop_public_api PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS e2e)
+ft_grpc_test_env(interop_public_api)
