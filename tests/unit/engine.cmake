@@ -1,6 +1,6 @@
 foreach(suite test_model_golden test_model_exact)
   ft_test(unit/${suite}.c SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/unit/model_run.c
-          LINK ft_model ft_jansson m)
+          LINK ft_model ft_jansson m TIMEOUT 900) # minutes under a sanitizer
 endforeach()
 foreach(suite test_ops test_ops_attention)
   ft_test(unit/${suite}.c SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/unit/ops_reference.c LINK ft_gpu m)
