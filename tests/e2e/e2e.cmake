@@ -7,6 +7,9 @@ foreach(suite lossless stop sampling validate faults)
   ft_grpc_test_env(test_e2e_${suite})
 endforeach()
 set_property(TEST test_e2e_lossless APPEND PROPERTY ENVIRONMENT CK_RUN_CASE=lossless)
+if(FORETOKEN_SANITIZE) # it is for races and leaks; the release build counts
+  set_property(TEST test_e2e_sampling APPEND PROPERTY ENVIRONMENT FORETOKEN_TEST_DRAWS=256)
+endif()
 
 ft_test(e2e/test_e2e_alpha.c LINK ft_test_cluster ft_test_support m LABELS e2e slow TIMEOUT 1800)
 
