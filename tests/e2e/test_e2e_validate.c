@@ -11,7 +11,7 @@
 #include "support/cluster.h"
 #include "support/fixtures.h"
 
-enum { NEIGHBOURS = 4, INVALID = 3, UNIMPLEMENTED = 12, EXHAUSTED = 8 };
+enum { NEIGHBOURS = 4, NEIGHBOUR_TOKENS = 500, INVALID = 3, UNIMPLEMENTED = 12, EXHAUSTED = 8 };
 
 static struct cluster g_cluster;
 static struct gen g_gen;
@@ -27,7 +27,7 @@ static void start_pair(const char *target, const char *draft) {
 
 static void start_neighbours(void) {
     for (int i = 0; i < NEIGHBOURS; i++) {
-        struct ft_wire_generate request = gen_text("a", 2000, i);
+        struct ft_wire_generate request = gen_text("a", NEIGHBOUR_TOKENS, i);
         gen_start(&g_cluster, &request, &g_neighbours[i]);
     }
 }
@@ -37,7 +37,7 @@ static void require_neighbours(void) {
         struct gen *gen = &g_neighbours[i];
         gen_wait(&g_cluster, &gen, 1);
         ck_assert_msg(gen->status.code == 0, "%s", gen->status.text);
-        ck_assert_uint_eq(gen->n_ids, 2000);
+        ck_assert_uint_eq(gen->n_ids, NEIGHBOUR_TOKENS);
         int wrong = 0;
         for (size_t j = 0; j < gen->n_ids; j++)
             wrong += gen->ids[j] != "bcdea"[j % 5];
