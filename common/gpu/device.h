@@ -27,7 +27,7 @@ struct ft_device_opts {
 
 /* A good idle_spin_us: longer than the gap between two operations of a step, short enough that
  * an idle process costs nothing. */
-#define FT_DEVICE_IDLE_SPIN_US 60
+#define FT_DEVICE_IDLE_SPIN_US 10
 
 #define FT_DEVICE_TEXT_MAX 64
 

@@ -2,6 +2,7 @@
 
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -84,6 +85,8 @@ static bool poll_once(struct ft_rpc_loop *loop, int64_t deadline_ns) {
         bool spin = now_ns >= until_ns || now_ns - loop->last_event_ns < loop->spin_ns;
         gpr_timespec until = spin ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : ft_rpc_timespec(until_ns);
         grpc_event event = grpc_completion_queue_next(loop->cq, until, NULL);
+        if (event.type == GRPC_QUEUE_TIMEOUT && spin)
+            sched_yield(); /* whom we woke may wait for this very core */
         if (event.type == GRPC_OP_COMPLETE) {
             struct ft_rpc_tag *tag = event.tag;
             tag->fn(tag->owner, event.success != 0);
