@@ -85,5 +85,5 @@ if ! { cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DFORETO
 fi
 # Two drafts a round: of a pair this small a longer draft costs more than it brings.
 FORETOKEN_QUICKSTART_DIR=$dir "$root/deploy/local.sh" --bin-dir "$bin" \
-    --set num_speculative_tokens=2 --target-model "$root/models/demo-target" --draft-model "$root/models/demo-draft" -- \
-    "$root/deploy/quickstart.sh" "$prompt"
+    --target-model "$root/models/demo-target" --draft-model "$root/models/demo-draft" \
+    --set num_speculative_tokens=2 -- "$root/deploy/quickstart.sh" "$prompt"
