@@ -240,13 +240,8 @@ static void verify(struct co_app *app) {
     spin_for_draft(app, false);
     drop_ended(round);
     co_plan_target(round->plans, round->n_entries, &app->pair.target_limits);
-    if (!send_target(app) && round->phase == CO_ROUND_VERIFY) {
-        /* Everybody left, or the target went down (and said so: phase is idle then). */
-        round->phase = CO_ROUND_IDLE;
-        for (int32_t i = 0; i < round->n_entries; i++)
-            round->entries[i].request->in_step = false;
-        round->n_entries = 0;
-    }
+    if (!send_target(app) && round->phase == CO_ROUND_VERIFY)
+        end_round(app); /* everybody left while the draft computed; others may have come */
 }
 
 void co_round_kick(struct co_app *app) {

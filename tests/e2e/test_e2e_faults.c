@@ -233,6 +233,29 @@ START_TEST(dev23_dev41_cancelled_requests_free_everything) {
 }
 END_TEST
 
+/* The only request of a round ends while the draft computes: whoever came meanwhile is next. */
+START_TEST(dev23_request_behind_a_cancelled_one_is_served) {
+    struct cluster_opts opts = pair();
+    cluster_start(&g_cluster, &opts);
+    for (int i = 0; i < 300; i++) {
+        struct ft_wire_generate first = request_of(0, 8), second = request_of(1, 8);
+        second.params.max_tokens = 4;
+        gen_start(&g_cluster, &first, &g_gens[0]);
+        while (g_gens[0].n_ids < 1 + (size_t)(i % 7))
+            ft_rpc_loop_step(g_cluster.loop, INT64_MAX);
+        ft_rpc_stream_cancel(g_gens[0].stream);
+        gen_start(&g_cluster, &second, &g_gens[1]);
+        struct gen *both[] = {&g_gens[0], &g_gens[1]};
+        gen_wait(&g_cluster, both, 2);
+        ck_assert_uint_eq(g_gens[1].n_ids, 4);
+        gen_fini(&g_gens[0]);
+        gen_fini(&g_gens[1]);
+    }
+    require_idle_pools();
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 START_TEST(dev66_statistics_are_finite_and_never_decrease) {
     struct cluster_opts opts = pair();
     cluster_start(&g_cluster, &opts);
@@ -391,6 +414,7 @@ int main(void) {
     tcase_add_test(tc, dev14_target_gone_for_good_ends_streams_unavailable);
     tcase_add_test(tc, dev14_target_that_hangs_is_left_and_taken_back);
     tcase_add_test(tc, dev23_dev41_cancelled_requests_free_everything);
+    tcase_add_test(tc, dev23_request_behind_a_cancelled_one_is_served);
     tcase_add_test(tc, dev66_statistics_are_finite_and_never_decrease);
     tcase_add_test(tc, time_limit_ends_a_request_with_what_it_has);
     tcase_add_test(tc, dev62_sigterm_finishes_streams_and_exits_zero);
