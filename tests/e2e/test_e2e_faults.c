@@ -299,6 +299,7 @@ END_TEST
 
 START_TEST(dev62_sigterm_finishes_streams_and_exits_zero) {
     struct cluster_opts opts = pair();
+    opts.args[CLUSTER_COORDINATOR][2] = "--shutdown_timeout_ms=60000"; /* sanitizers are slow */
     start_streams(&opts);
     run_until(10);
     kill(g_cluster.pids[CLUSTER_COORDINATOR], SIGTERM);
