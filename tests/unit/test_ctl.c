@@ -63,7 +63,10 @@ static void open_output(const struct run *run, int fds[2]) {
 
 static pid_t spawn(const struct run *run, char **argv, int out_fd, int err_fd) {
     char variable[128] = "IGNORED=1";
-    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", NULL};
+    char tsan[512]; /* what a sanitizer needs to know of gRPC reaches the program too */
+    const char *options = getenv("TSAN_OPTIONS");
+    snprintf(tsan, sizeof tsan, "TSAN_OPTIONS=%s", options != NULL ? options : "");
+    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", tsan, NULL};
     posix_spawn_file_actions_t actions;
     pid_t pid;
     if (run->variable != NULL)
