@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -153,6 +154,12 @@ void ft_fixture_remove_dir(const char *dir) {
     }
     closedir(entries);
     ck_assert_msg(rmdir(dir) == 0, "cannot remove %s: %s", dir, strerror(errno));
+}
+
+int64_t ft_fixture_cpu_ns(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
 void ft_fixture_copy(const char *from_dir, const char *to_dir) {

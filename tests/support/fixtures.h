@@ -9,6 +9,7 @@
 
 #include <jansson.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/buf.h"
 
@@ -29,6 +30,15 @@ const char *ft_fixture_bench_model(const char *name);
 /* A new empty folder under the build folder; ft_fixture_remove_dir ends it. */
 const char *ft_fixture_temp_dir(void);
 void ft_fixture_remove_dir(const char *dir); /* with all that is in it */
+
+/* CPU time of this process: how busy the machine is must not decide a test. */
+int64_t ft_fixture_cpu_ns(void);
+/* What may take a second of it; instrumented code is several times slower. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FT_FIXTURE_CPU_SECOND_NS 10000000000
+#else
+#define FT_FIXTURE_CPU_SECOND_NS 1000000000
+#endif
 
 /* Copy the regular files of one folder into another. */
 void ft_fixture_copy(const char *from_dir, const char *to_dir);

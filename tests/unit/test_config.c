@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "common/model/config.h"
 #include "support/fixtures.h"
@@ -15,13 +14,6 @@ static const char k_llama[] =
     "\"num_hidden_layers\": 3, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, "
     "\"max_position_embeddings\": 256, \"rms_norm_eps\": 1e-05, \"torch_dtype\": \"bfloat16\", "
     "\"eos_token_id\": 2}";
-
-/* CPU time of this process: how busy the machine is must not decide a test. */
-static int64_t cpu_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* Parse the Llama with the keys of patch set; a key whose value is "<absent>" is removed. */
 static enum ft_code parse(const char *patch, const char *generation, struct ft_model_config *out,
@@ -482,10 +474,10 @@ START_TEST(parse_broken_json_is_refused) {
     ft_buf_add_c(&deep, "{\"a\": ");
     for (int i = 0; i < 1000000; i++)
         ft_buf_add_c(&deep, "[");
-    int64_t start = cpu_ns();
+    int64_t start = ft_fixture_cpu_ns();
     ck_assert_int_eq(ft_model_config_parse(ft_buf_str(&deep), ft_str_c(NULL), &c, &err),
                      FT_E_PROC_MODEL);
-    ck_assert_int_lt(cpu_ns() - start, 1000000000);
+    ck_assert_int_lt(ft_fixture_cpu_ns() - start, FT_FIXTURE_CPU_SECOND_NS);
     ft_buf_fini(&deep);
 }
 END_TEST

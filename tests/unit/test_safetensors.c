@@ -2,22 +2,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/model/safetensors.h"
 #include "support/fixtures.h"
 
-#define SECOND_NS 1000000000
 /* Data of the small files made here: a [2, 3] and a [4], both F32. */
 #define DATA_BYTES 40
-
-/* CPU time of this process: how busy the machine is must not decide a test. */
-static int64_t cpu_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* length (little-endian) + json + n_data zero bytes; the caller frees. */
 static unsigned char *make_file(uint64_t length, const char *json, size_t n_data, size_t *len) {
@@ -33,9 +24,9 @@ static unsigned char *make_file(uint64_t length, const char *json, size_t n_data
 
 static enum ft_code parse(const unsigned char *file, size_t len, struct ft_err *err) {
     struct ft_safetensors out = {0};
-    int64_t start = cpu_ns();
+    int64_t start = ft_fixture_cpu_ns();
     enum ft_code code = ft_safetensors_parse(&out, "x.safetensors", file, len, len, err);
-    ck_assert_int_lt(cpu_ns() - start, SECOND_NS);
+    ck_assert_int_lt(ft_fixture_cpu_ns() - start, FT_FIXTURE_CPU_SECOND_NS);
     ft_arena_destroy(&out.arena);
     return code;
 }
@@ -216,9 +207,9 @@ START_TEST(dev13_deep_or_huge_json_is_refused_quickly) {
     snprintf(path, sizeof path, "%s/model.safetensors", dir);
     ck_assert_int_eq(truncate(path, 101000100), 0);
     struct ft_safetensors out;
-    int64_t start = cpu_ns();
+    int64_t start = ft_fixture_cpu_ns();
     ck_assert_int_eq(ft_safetensors_open(&out, dir, "model.safetensors", &err), FT_E_PROC_MODEL);
-    ck_assert_int_lt(cpu_ns() - start, SECOND_NS / 10);
+    ck_assert_int_lt(ft_fixture_cpu_ns() - start, FT_FIXTURE_CPU_SECOND_NS / 10);
     ck_assert_msg(strstr(err.text, "101000000") != NULL, "%s", err.text);
     ft_fixture_remove_dir(dir);
 }

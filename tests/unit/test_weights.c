@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "common/model/weights.h"
@@ -11,14 +10,6 @@
 
 #define SINGLE "model.safetensors"
 #define INDEX "model.safetensors.index.json"
-#define SECOND_NS 1000000000
-
-/* CPU time of this process: how busy the machine is must not decide a test. */
-static int64_t cpu_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* A safetensors file read plainly, changed, and written again. */
 struct plain {
@@ -113,9 +104,9 @@ static void open_refused(const char *dir, const char *word_a, const char *word_b
     struct ft_weights w = {.n_parameters = 77};
     struct ft_model_config config;
     struct ft_err err = {0};
-    int64_t start = cpu_ns();
+    int64_t start = ft_fixture_cpu_ns();
     ck_assert_msg(open_dir(dir, &w, &config, &err) == FT_E_PROC_MODEL, "%s: \"%s\"", dir, err.text);
-    ck_assert_int_lt(cpu_ns() - start, SECOND_NS);
+    ck_assert_int_lt(ft_fixture_cpu_ns() - start, FT_FIXTURE_CPU_SECOND_NS);
     ck_assert_int_eq(err.code, FT_E_PROC_MODEL);
     ck_assert_uint_eq(w.n_parameters, 77);
     ck_assert_msg(strstr(err.text, word_a) != NULL && strstr(err.text, word_b) != NULL,
