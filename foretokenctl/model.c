@@ -61,31 +61,19 @@ static void add_text(struct ft_buf *out, const struct ft_wire_model_info *info) 
         ctl_fields_text(out, "draft", model_fields, N_OF(model_fields), &info->draft);
 }
 
-static int run(struct ctl_session *session, bool json) {
+static int render(struct ctl_session *session, bool json, struct ft_buf *out) {
     struct ft_wire_model_info info;
     struct ft_err err = {0};
-    struct ft_buf out;
-    int status = ctl_session_call(session, FT_WIRE_INFERENCE_SERVICE "GetModelInfo");
-    if (status != CTL_EXIT_OK)
-        return status;
     if (ft_wire_decode_model_info(ft_buf_str(&session->reply), session->arena, &info, &err) !=
         FT_OK)
         return ctl_exit_because(CTL_EXIT_PROTOCOL, err.text);
-    ft_buf_init(&out, 0);
     if (json)
-        add_json(&out, &info);
+        add_json(out, &info);
     else
-        add_text(&out, &info);
-    status = ctl_exit_with_output(&out);
-    ft_buf_fini(&out);
-    return status;
+        add_text(out, &info);
+    return CTL_EXIT_OK;
 }
 
 int ctl_model_run(struct ctl_options *opts) {
-    struct ctl_session session;
-    int status = ctl_session_open(&session, opts);
-    if (status == CTL_EXIT_OK)
-        status = run(&session, opts->json);
-    ctl_session_close(&session);
-    return status;
+    return ctl_session_show(opts, FT_WIRE_INFERENCE_SERVICE "GetModelInfo", render);
 }

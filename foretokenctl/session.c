@@ -78,3 +78,20 @@ int ctl_session_call(struct ctl_session *session, const char *path) {
         session->client, path, ft_buf_str(&session->message), &session->call, &session->reply);
     return ctl_session_end(session, &status);
 }
+
+int ctl_session_show(const struct ctl_options *opts, const char *path,
+                     ctl_session_render_fn *render) {
+    struct ctl_session session;
+    struct ft_buf out;
+    ft_buf_init(&out, 0);
+    int status = ctl_session_open(&session, opts);
+    if (status == CTL_EXIT_OK)
+        status = ctl_session_call(&session, path);
+    if (status == CTL_EXIT_OK)
+        status = render(&session, opts->json, &out);
+    if (status == CTL_EXIT_OK)
+        status = ctl_exit_with_output(&out);
+    ft_buf_fini(&out);
+    ctl_session_close(&session);
+    return status;
+}

@@ -33,6 +33,13 @@ int ctl_session_call(struct ctl_session *session, const char *path);
 /* Exit status after a call that ended so; a signal comes first, without a message. */
 int ctl_session_end(const struct ctl_session *session, const struct ft_rpc_status *status);
 
+/* What a reply looks like to a user, added to out. Exit status; it has said why it failed. */
+typedef int ctl_session_render_fn(struct ctl_session *session, bool json, struct ft_buf *out);
+
+/* A whole command: call path without parameters, render the reply and print it. Exit status. */
+int ctl_session_show(const struct ctl_options *opts, const char *path,
+                     ctl_session_render_fn *render);
+
 #ifdef __cplusplus
 }
 #endif

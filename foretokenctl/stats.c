@@ -111,30 +111,18 @@ static void add_text(struct ft_buf *out, const struct ft_wire_stats *s) {
         ctl_fields_text(out, "draft", worker_fields, N_OF(worker_fields), &s->draft);
 }
 
-static int run(struct ctl_session *session, bool json) {
+static int render(struct ctl_session *session, bool json, struct ft_buf *out) {
     struct ft_wire_stats stats;
     struct ft_err err = {0};
-    struct ft_buf out;
-    int status = ctl_session_call(session, FT_WIRE_ADMIN_SERVICE "GetStats");
-    if (status != CTL_EXIT_OK)
-        return status;
     if (ft_wire_decode_stats(ft_buf_str(&session->reply), session->arena, &stats, &err) != FT_OK)
         return ctl_exit_because(CTL_EXIT_PROTOCOL, err.text);
-    ft_buf_init(&out, 0);
     if (json)
-        add_json(&out, &stats);
+        add_json(out, &stats);
     else
-        add_text(&out, &stats);
-    status = ctl_exit_with_output(&out);
-    ft_buf_fini(&out);
-    return status;
+        add_text(out, &stats);
+    return CTL_EXIT_OK;
 }
 
 int ctl_stats_run(struct ctl_options *opts) {
-    struct ctl_session session;
-    int status = ctl_session_open(&session, opts);
-    if (status == CTL_EXIT_OK)
-        status = run(&session, opts->json);
-    ctl_session_close(&session);
-    return status;
+    return ctl_session_show(opts, FT_WIRE_ADMIN_SERVICE "GetStats", render);
 }
