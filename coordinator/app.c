@@ -1,5 +1,18 @@
 #include "coordinator/app.h"
 
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/log.h"
+#include "coordinator/pair.h"
+#include "coordinator/round.h"
+#include "coordinator/service.h"
+
+#define MS 1000000
+
 const char *co_app_mode(const struct co_app *app, const char **reason) {
     *reason = "";
     if (app->config.num_speculative_tokens == 0)
@@ -9,4 +22,236 @@ const char *co_app_mode(const struct co_app *app, const char **reason) {
     else if (!co_peer_up(app->draft))
         *reason = co_peer_trouble(app->draft);
     return **reason == 0 ? "draft_model" : "plain";
+}
+
+static void stop_with(struct co_app *app, const char *what, const struct ft_err *err) {
+    ft_error("%s reason %s", what, err->text);
+    app->exit_status = ft_code_exit_status(err->code);
+    ft_rpc_loop_stop(app->loop);
+}
+
+/* ---- start ---------------------------------------------------------------------------------- */
+
+static void say_ready(struct co_app *app) {
+    if (app->config.ready_fd < 0)
+        return;
+    if (write(app->config.ready_fd, "ready\n", 6) != 6)
+        ft_warn("ready-fd fd %d reason cannot write", app->config.ready_fd);
+    close(app->config.ready_fd);
+}
+
+static void start_serving(struct co_app *app) {
+    struct ft_err err = {0};
+    ft_rpc_timer_cancel(app->loop, &app->startup_timer);
+    if (ft_rpc_server_start(app->server, &err) != FT_OK) {
+        stop_with(app, "start-failed", &err);
+        return;
+    }
+    app->serving = true;
+    const char *reason;
+    const char *mode = co_app_mode(app, &reason);
+    ft_info("serving listen %s speculation %s num_speculative_tokens %d rule %s max_model_len %d "
+            "max_num_seqs %d%s%s",
+            app->config.listen, mode, app->config.num_speculative_tokens, app->rule->name,
+            app->pair.max_model_len, app->pair.max_seqs, *reason ? " reason " : "", reason);
+    if (*reason != 0 && app->config.draft_endpoint[0] != 0)
+        ft_warn("speculation-off reason %s", reason);
+    say_ready(app);
+}
+
+static void startup_late(void *user) {
+    struct co_app *app = user;
+    if (co_peer_up(app->target)) {
+        start_serving(app); /* the draft is a matter of speed */
+        return;
+    }
+    struct ft_err err = {0};
+    ft_err_set(&err, FT_E_PEER_UNAVAILABLE, "start",
+               "the target worker at %s is not there after %d ms: %s", app->config.target_endpoint,
+               app->config.startup_timeout_ms, co_peer_trouble(app->target));
+    stop_with(app, "start-failed", &err);
+}
+
+/* ---- workers -------------------------------------------------------------------------------- */
+
+static enum ft_code on_described(void *user, struct co_peer *peer, struct ft_err *err) {
+    struct co_app *app = user;
+    bool is_target = strcmp(co_peer_role(peer), "target") == 0;
+    enum ft_code code = is_target ? co_pair_target(app, co_peer_describe(peer), err)
+                                  : co_pair_draft(app, co_peer_describe(peer), err);
+    bool hopeless = code == FT_E_PROC_CONFIG || code == FT_E_PROC_MODEL || code == FT_E_PROC_MEMORY;
+    if (hopeless && !app->serving)
+        stop_with(app, "start-failed", err);
+    else if (hopeless)
+        ft_error("worker-refused role %s reason %s", co_peer_role(peer), err->text);
+    return code;
+}
+
+static void on_up(void *user, struct co_peer *peer) {
+    struct co_app *app = user;
+    const struct ft_wire_describe *d = co_peer_describe(peer);
+    ft_info("worker-up role %s epoch %016llx model %.*s backend %.*s", co_peer_role(peer),
+            (unsigned long long)d->epoch, (int)d->model_dir.len, d->model_dir.ptr,
+            (int)d->backend.len, d->backend.ptr);
+    if (peer == app->target) {
+        app->target_lost = false;
+        ft_rpc_timer_cancel(app->loop, &app->recovery_timer);
+    }
+    bool all_up = co_peer_up(app->target) && (app->draft == NULL || co_peer_up(app->draft));
+    if (!app->serving && all_up)
+        start_serving(app);
+    co_round_kick(app);
+}
+
+static void recovery_late(void *user) {
+    struct co_app *app = user;
+    struct ft_err err = {0};
+    ft_err_set(&err, FT_E_PEER_UNAVAILABLE, "target",
+               "the target worker did not come back within %d ms",
+               app->config.target_recovery_timeout_ms);
+    for (struct co_request *r = app->first, *next; r != NULL; r = next) {
+        next = r->next;
+        co_request_fail(r, &err);
+    }
+    if (!co_peer_up(app->target)) /* what comes later waits as long */
+        ft_rpc_timer_set(app->loop, &app->recovery_timer,
+                         ft_clock_now_ns() + (int64_t)app->config.target_recovery_timeout_ms * MS +
+                             100 * MS,
+                         recovery_late, app);
+}
+
+static void on_down(void *user, struct co_peer *peer, const char *why) {
+    struct co_app *app = user;
+    ft_warn("worker-down role %s reason %s", co_peer_role(peer), why);
+    if (peer == app->draft) {
+        co_round_draft_down(app);
+        return;
+    }
+    if (!app->target_lost) {
+        app->target_lost = true;
+        ft_rpc_timer_set(app->loop, &app->recovery_timer,
+                         ft_clock_now_ns() + (int64_t)app->config.target_recovery_timeout_ms * MS,
+                         recovery_late, app);
+    }
+    co_round_target_down(app);
+}
+
+static void on_reply(void *user, struct co_peer *peer, const struct ft_wire_step_reply *reply) {
+    struct co_app *app = user;
+    if (peer == app->target)
+        co_round_target_reply(app, reply);
+    else
+        co_round_draft_reply(app, reply);
+}
+
+static const struct co_peer_events k_events = {
+    .on_described = on_described,
+    .on_up = on_up,
+    .on_down = on_down,
+    .on_reply = on_reply,
+};
+
+/* ---- stop ----------------------------------------------------------------------------------- */
+
+static void shutdown_now(void *user) {
+    struct co_app *app = user;
+    ft_rpc_loop_stop(app->loop);
+}
+
+static void watch_drain(void *user) {
+    struct co_app *app = user;
+    if (app->n_queued + app->n_running == 0)
+        ft_rpc_loop_stop(app->loop);
+    else
+        ft_rpc_timer_set(app->loop, &app->startup_timer, ft_clock_now_ns() + 5 * MS, watch_drain,
+                         app);
+}
+
+static void on_signal(void *user, int signo) {
+    struct co_app *app = user;
+    if (signo == SIGHUP)
+        return;
+    if (app->draining || !app->serving) { /* the second one means now */
+        ft_rpc_loop_stop(app->loop);
+        return;
+    }
+    app->draining = true;
+    ft_info("draining signal %d running %d waiting %d timeout_ms %d", signo, app->n_running,
+            app->n_queued, app->config.shutdown_timeout_ms);
+    ft_rpc_server_drain(app->server);
+    ft_rpc_timer_set(app->loop, &app->shutdown_timer,
+                     ft_clock_now_ns() + (int64_t)app->config.shutdown_timeout_ms * MS,
+                     shutdown_now, app);
+    watch_drain(app);
+}
+
+void co_app_close(struct co_app *app) {
+    if (app->loop == NULL)
+        return;
+    struct ft_err err = {0};
+    ft_err_set(&err, FT_E_PEER_UNAVAILABLE, "stop", "the service is shutting down");
+    app->round.phase = CO_ROUND_IDLE; /* late replies find no round */
+    app->round.n_entries = 0;
+    for (struct co_request *r = app->first, *next; r != NULL; r = next) {
+        next = r->next;
+        r->in_step = false;
+        co_request_fail(r, &err);
+    }
+    ft_rpc_timer_cancel(app->loop, &app->startup_timer);
+    ft_rpc_timer_cancel(app->loop, &app->recovery_timer);
+    ft_rpc_timer_cancel(app->loop, &app->shutdown_timer);
+    ft_rpc_server_close(&app->server, 200 * MS);
+    co_peer_close(&app->target);
+    co_peer_close(&app->draft);
+    co_round_fini(app);
+    co_pair_fini(app);
+    ft_rpc_loop_destroy(&app->loop);
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
+static enum ft_code open_peer(struct co_app *app, const char *role, struct co_peer **out,
+                              struct ft_err *err) {
+    bool is_target = strcmp(role, "target") == 0;
+    struct co_peer_opts opts = {
+        .loop = app->loop,
+        .role = role,
+        .endpoint = is_target ? app->config.target_endpoint : app->config.draft_endpoint,
+        .step_timeout_ms =
+            is_target ? app->config.target_step_timeout_ms : app->config.draft_step_timeout_ms,
+        .coordinator_epoch = app->epoch,
+        .events = &k_events,
+        .user = app,
+    };
+    return co_peer_open(out, &opts, err);
+}
+
+enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
+    app->epoch = ft_clock_random_u64();
+    app->started_ns = ft_clock_now_ns();
+    app->next_seq_id = 1;
+    app->rule = ft_rule_find(app->config.rejection_sample_method);
+    FT_ASSERT(app->rule != NULL); /* the parameter's choices are the rules that exist */
+    enum ft_code code = ft_rpc_loop_create(&app->loop, (int64_t)app->config.spin_us * 1000, err);
+    if (code == FT_OK)
+        code = ft_rpc_loop_on_signal(app->loop, on_signal, app, err);
+    if (code != FT_OK)
+        return code;
+    struct ft_rpc_server_opts opts = {
+        .service = app,
+        .message_max = (size_t)app->config.max_message_bytes,
+    };
+    opts.methods = co_service_methods(&opts.n_methods);
+    code = ft_rpc_server_create(&app->server, app->loop, &opts, err);
+    if (code == FT_OK)
+        code = ft_rpc_server_listen(app->server, app->config.listen, NULL, err);
+    if (code == FT_OK)
+        code = open_peer(app, "target", &app->target, err);
+    if (code == FT_OK && app->config.draft_endpoint[0] != 0)
+        code = open_peer(app, "draft", &app->draft, err);
+    if (code == FT_OK)
+        code = ft_rpc_timer_set(app->loop, &app->startup_timer,
+                                ft_clock_now_ns() + (int64_t)app->config.startup_timeout_ms * MS,
+                                startup_late, app);
+    return code;
 }

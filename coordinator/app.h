@@ -88,6 +88,13 @@ struct co_app {
     int exit_status;
 };
 
+/* Listen, reach for the workers and serve once they are there; config is filled in and the rest is
+ * zero. The caller runs app->loop, and closes in any case.
+ * fail FT_E_PROC_* */
+enum ft_code co_app_open(struct co_app *app, struct ft_err *err);
+/* End every request, UNAVAILABLE, and free everything. exit_status stays. */
+void co_app_close(struct co_app *app);
+
 /* Effective speculation mode, "draft_model" or "plain", and why it is plain ("" otherwise). */
 const char *co_app_mode(const struct co_app *app, const char **reason);
 

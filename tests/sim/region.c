@@ -1,0 +1,112 @@
+/* ft_region_* in plain memory, so that a seed decides everything and a simulation costs little. */
+#include "common/ipc/region.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROW_FLOATS = 16 };
+
+struct memory {
+    struct memory *next;
+    char name[FT_REGION_NAME_MAX];
+    struct ft_region_layout layout;
+    int refs; /* creator and mappings */
+    bool linked;
+    float *rows;
+};
+
+struct ft_region {
+    struct memory *memory;
+    bool creator;
+};
+
+static struct memory *g_memories;
+static uint64_t g_serial;
+
+static int64_t stride_of(const struct memory *memory) {
+    return (memory->layout.n_cols + (int64_t)ROW_FLOATS - 1) / ROW_FLOATS * ROW_FLOATS;
+}
+
+static struct ft_region *region_of(struct memory *memory, bool creator) {
+    struct ft_region *region = calloc(1, sizeof *region);
+    *region = (struct ft_region){memory, creator};
+    memory->refs++;
+    return region;
+}
+
+enum ft_code ft_region_create(struct ft_region **out, const struct ft_region_layout *layout,
+                              struct ft_err *err) {
+    (void)err;
+    struct memory *memory = calloc(1, sizeof *memory);
+    memory->layout = *layout;
+    memory->linked = true;
+    memory->next = g_memories;
+    g_memories = memory;
+    snprintf(memory->name, sizeof memory->name, "/sim-%llu", (unsigned long long)++g_serial);
+    size_t n = (size_t)FT_REGION_GENERATIONS * (size_t)layout->n_rows * (size_t)stride_of(memory);
+    memory->rows = aligned_alloc(64, n * sizeof(float));
+    *out = region_of(memory, true);
+    return FT_OK;
+}
+
+enum ft_code ft_region_map(struct ft_region **out, const char *name, uint64_t epoch,
+                           struct ft_err *err) {
+    for (struct memory *m = g_memories; m != NULL; m = m->next)
+        if (m->linked && strcmp(m->name, name) == 0 && m->layout.epoch == epoch) {
+            *out = region_of(m, false);
+            return FT_OK;
+        }
+    return ft_err_set(err, FT_E_PEER_UNAVAILABLE, "region", "no region %s", name);
+}
+
+void ft_region_close(struct ft_region **region) {
+    if (*region == NULL)
+        return;
+    struct memory *memory = (*region)->memory;
+    if ((*region)->creator)
+        memory->linked = false;
+    free(*region);
+    *region = NULL;
+    if (--memory->refs > 0)
+        return;
+    struct memory **link = &g_memories;
+    while (*link != memory)
+        link = &(*link)->next;
+    *link = memory->next;
+    free(memory->rows);
+    free(memory);
+}
+
+void ft_region_unlink(struct ft_region *region) {
+    region->memory->linked = false;
+}
+
+const char *ft_region_name(const struct ft_region *region) {
+    return region->memory->name;
+}
+
+uint64_t ft_region_bytes(const struct ft_region *region) {
+    return (uint64_t)FT_REGION_GENERATIONS * (uint64_t)region->memory->layout.n_rows *
+           (uint64_t)stride_of(region->memory) * sizeof(float);
+}
+
+const struct ft_region_layout *ft_region_layout(const struct ft_region *region) {
+    return &region->memory->layout;
+}
+
+int64_t ft_region_row_stride(const struct ft_region *region) {
+    return stride_of(region->memory);
+}
+
+float *ft_region_row_mut(struct ft_region *region, uint32_t generation, int64_t idx) {
+    const struct memory *m = region->memory;
+    if (generation >= FT_REGION_GENERATIONS || idx < 0 || idx >= m->layout.n_rows)
+        return NULL;
+    return m->rows + ((int64_t)generation * m->layout.n_rows + idx) * stride_of(m);
+}
+
+const float *ft_region_row(const struct ft_region *region, uint32_t generation, int64_t idx) {
+    struct ft_region writable = *region;
+    return ft_region_row_mut(&writable, generation, idx);
+}

@@ -1,0 +1,11 @@
+# The real coordinator and worker services over a simulated network, clock, shared memory and model:
+# these objects come before the libraries whose functions they replace.
+include(${PROJECT_SOURCE_DIR}/tests/support/support.cmake)
+
+add_library(ft_test_sim OBJECT sim/net.c sim/calls.c sim/region.c sim/model.c sim/world.c
+                               sim/client.c)
+target_compile_options(ft_test_sim PRIVATE ${FT_WARNINGS})
+target_include_directories(ft_test_sim PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(ft_test_sim PUBLIC co_core ft_target_role ft_draft_role ft_worker
+                      ft_test_support)
+ft_test(sim/test_sim.c LINK ft_test_sim LABELS sim TIMEOUT 300)
