@@ -30,7 +30,8 @@ bool co_accept_draft(struct co_app *app, int32_t i, const struct ft_wire_seq_res
         r->fallback_reason = "draft logits not finite";
         return true;
     case FT_WIRE_SEQ_NO_BLOCKS:
-        r->draft_len = 0;
+        co_request_drop_draft(r);
+        r->fallback_reason = "draft KV pool full";
         return true;
     case FT_WIRE_SEQ_INVALID:
         ft_warn("draft-refused request %s reason %.*s", r->id, (int)result->detail.len,
@@ -79,7 +80,6 @@ static void sequence_failed(struct co_request *r, const struct ft_wire_seq_resul
         r->target_len = min32(r->target_len, (int32_t)result->cached);
         break;
     case FT_WIRE_SEQ_NO_BLOCKS:
-        r->target_len = 0;
         break;
     case FT_WIRE_SEQ_NUMERIC:
         r->app->stats.nan_rows++;
@@ -91,6 +91,8 @@ static void sequence_failed(struct co_request *r, const struct ft_wire_seq_resul
     }
     if (++r->n_failures >= SEQUENCE_FAILURES_MAX)
         give_up(r, FT_E_REQ_EXHAUSTED, "the target worker lost the sequence again and again");
+    else if (result->status == FT_WIRE_SEQ_NO_BLOCKS)
+        co_request_back_off(r);
 }
 
 /* What the draft's KV still shares with the committed text: the last drafted token was never fed
@@ -175,8 +177,8 @@ bool co_accept_target(struct co_app *app, int32_t i, const struct ft_wire_seq_re
     }
     if (result->n_rows != (uint32_t)plan->n_logits)
         return false;
-    if (r->target_len == 0 && r->n == r->n_prompt)
-        r->cached_tokens = min32((int32_t)result->prefix_hit, r->n_prompt);
+    if (r->n == r->n_prompt && r->n_preempted == 0) /* of each chunk */
+        r->cached_tokens = min32(r->cached_tokens + (int32_t)result->prefix_hit, r->n_prompt);
     r->n_failures = 0;
     r->target_len += plan->target_tokens;
     if (plan->n_logits == 0)

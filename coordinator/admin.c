@@ -53,6 +53,7 @@ static void fill_counters(const struct co_app *app, struct ft_wire_stats *out) {
     out->residual_draws_total = s->spec.residual_draws;
     out->plain_steps_total = s->spec.plain_steps;
     out->nan_rows_total = s->nan_rows;
+    out->num_preemptions_total = s->preemptions;
     struct co_round_times t = co_stats_medians(s);
     out->round_p50_us = (double)t.round;
     out->draft_step_p50_us = (double)t.draft;

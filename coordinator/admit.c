@@ -267,17 +267,25 @@ static enum ft_code take_speculation(struct co_request *r, const struct ft_wire_
     return FT_OK;
 }
 
-/* KV for the whole request is reserved at admission; what can never fit is refused now. */
-static enum ft_code take_blocks(struct co_request *r, struct ft_err *err) {
-    int32_t positions = r->n_prompt + r->max_new;
-    r->target_blocks = (positions + 15) / 16;
-    if (r->target_blocks > r->app->pair.target_blocks)
-        return ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
-                          "%d prompt tokens and max_tokens %d need %d KV blocks of 16 positions: "
-                          "the target's pool has %lld",
-                          r->n_prompt, r->max_new, r->target_blocks,
-                          (long long)r->app->pair.target_blocks);
-    return FT_OK;
+/* What the target's pool can never hold is refused now. Without max_tokens the pool is a limit like
+ * the context. */
+static enum ft_code take_blocks(struct co_request *r, const struct ft_wire_generate *in,
+                                struct ft_err *err) {
+    const struct co_pair *pair = &r->app->pair;
+    int64_t room = pair->target_blocks * pair->target_limits.block_tokens;
+    int64_t longest = room - r->n_prompt + 1; /* the last token is never fed */
+    if (longest >= 1 && !in->params.has_max_tokens && r->max_new > longest)
+        r->max_new = (int32_t)longest;
+    if (r->min_tokens > r->max_new)
+        r->min_tokens = r->max_new;
+    if (r->max_new <= longest)
+        return FT_OK;
+    return ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
+                      "%d prompt tokens and max_tokens %d need %d KV blocks of %d positions: the "
+                      "target's pool has %lld",
+                      r->n_prompt, r->max_new,
+                      co_plan_blocks(&pair->target_limits, r->n_prompt + r->max_new - 1),
+                      pair->target_limits.block_tokens, (long long)pair->target_blocks);
 }
 
 static void free_partial(struct co_request *r) {
@@ -308,7 +316,7 @@ enum ft_code co_request_create(struct co_request **out, struct co_app *app,
     if (code == FT_OK)
         code = take_prompt(r, in, err);
     if (code == FT_OK)
-        code = take_blocks(r, err);
+        code = take_blocks(r, in, err);
     if (code == FT_OK)
         code = take_counts(r, err);
     if (code != FT_OK) {
@@ -317,7 +325,6 @@ enum ft_code co_request_create(struct co_request **out, struct co_app *app,
     }
     ft_detok_init(&r->detok, r->stops, r->n_stops, r->include_stop);
     ft_buf_init(&r->out_text, 0);
-    r->seq_id = app->next_seq_id++;
     r->arrived_ns = ft_clock_now_ns();
     *out = r;
     return FT_OK;

@@ -200,6 +200,7 @@ void co_app_close(struct co_app *app) {
     ft_rpc_timer_cancel(app->loop, &app->startup_timer);
     ft_rpc_timer_cancel(app->loop, &app->recovery_timer);
     ft_rpc_timer_cancel(app->loop, &app->shutdown_timer);
+    ft_rpc_timer_cancel(app->loop, &app->backoff_timer);
     ft_rpc_server_close(&app->server, 200 * MS);
     co_peer_close(&app->target);
     co_peer_close(&app->draft);

@@ -36,8 +36,17 @@ struct co_pair {
     int32_t draft_vocab_size;
     int32_t max_seqs;
     struct co_plan_limits target_limits, draft_limits;
-    int64_t target_blocks_free, draft_blocks_free; /* not reserved by running requests */
+    /* KV blocks of the pools, and those that no running request holds: counted here so that a step
+     * never asks for more than there is. A worker may hold fewer (it shares those of its prefix
+     * cache), never more. */
     int64_t target_blocks, draft_blocks;
+    int64_t target_blocks_free, draft_blocks_free;
+};
+
+/* Sequences that a worker may forget; they go with its next step, before anything is appended. */
+struct co_released {
+    uint64_t *ids;
+    size_t n, cap;
 };
 
 struct co_round_entry { /* what a drafter proposed for one request */
@@ -77,14 +86,14 @@ struct co_app {
     struct co_request *first, *last; /* all requests that have not been freed */
     int32_t n_queued, n_running;
     uint64_t next_seq_id;
-    uint64_t *released; /* sequences that the workers may forget */
-    size_t n_released, cap_released;
+    struct co_released target_released, draft_released;
     uint64_t epoch;
     int64_t started_ns;
     bool serving;     /* requests are taken */
     bool draining;    /* SIGTERM came */
     bool target_lost; /* the recovery timer runs */
     struct ft_rpc_timer startup_timer, recovery_timer, shutdown_timer;
+    struct ft_rpc_timer backoff_timer; /* a request waits after its worker had no blocks for it */
     int exit_status;
 };
 

@@ -68,12 +68,14 @@ static enum ft_code take_limits(struct co_app *app, const struct ft_wire_describ
     pair->target_limits.max_tokens =
         min32(config->max_num_batched_tokens, (int32_t)d->max_step_tokens);
     pair->target_limits.max_rows = (int32_t)d->max_step_rows;
+    pair->target_limits.block_tokens = (int32_t)d->kv_block_tokens;
     pair->max_seqs = min32(config->max_num_seqs, (int32_t)d->max_step_sequences);
     pair->max_seqs = min32(pair->max_seqs, pair->target_limits.max_rows);
     pair->max_seqs = min32(pair->max_seqs, pair->target_limits.max_tokens);
-    if (pair->max_seqs < 1)
-        return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
-                          "the target worker allows no sequence in a step");
+    if (pair->max_seqs < 1 || d->kv_block_tokens < 1)
+        return ft_err_set(
+            err, FT_E_PEER_PROTOCOL, MODULE,
+            "the target worker allows no sequence in a step, or no position in a block");
     pair->target_blocks = pair->target_blocks_free = (int64_t)d->kv_blocks_total;
     return FT_OK;
 }
@@ -84,6 +86,7 @@ static enum ft_code same_target(const struct co_app *app, const struct ft_wire_d
     if ((int32_t)d->vocab_size != pair->vocab_size ||
         (int32_t)d->max_model_len < pair->max_model_len ||
         (int64_t)d->kv_blocks_total < pair->target_blocks ||
+        (int32_t)d->kv_block_tokens != pair->target_limits.block_tokens ||
         (int32_t)d->max_step_tokens < pair->target_limits.max_tokens ||
         (int32_t)d->max_step_rows < pair->target_limits.max_rows ||
         (int32_t)d->max_step_sequences < pair->max_seqs)
@@ -128,19 +131,20 @@ enum ft_code co_pair_draft(struct co_app *app, const struct ft_wire_describe *de
     if (!same_fingerprint(pair->tokenizer, describe))
         return tokenizer_differs(app, "draft", dir, err);
     if ((int32_t)describe->max_step_sequences < pair->max_seqs ||
-        (int32_t)describe->max_draft_len < FT_DRAFT_LEN_MAX || describe->max_step_tokens < 1)
+        (int32_t)describe->max_draft_len < FT_DRAFT_LEN_MAX || describe->max_step_tokens < 1 ||
+        describe->kv_block_tokens < 1)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "the draft worker takes %u sequences and %u drafted tokens a step: %d "
                           "and %d are needed",
                           describe->max_step_sequences, describe->max_draft_len, pair->max_seqs,
                           FT_DRAFT_LEN_MAX);
-    int64_t reserved = pair->draft_blocks - pair->draft_blocks_free;
-    pair->draft_blocks = (int64_t)describe->kv_blocks_total;
-    pair->draft_blocks_free = pair->draft_blocks - reserved;
+    /* Nobody holds a block: what was held went when the worker did. */
+    pair->draft_blocks = pair->draft_blocks_free = (int64_t)describe->kv_blocks_total;
     pair->draft_max_len = (int32_t)describe->max_model_len;
     pair->draft_vocab_size = (int32_t)describe->vocab_size;
     pair->draft_limits.max_tokens = (int32_t)describe->max_step_tokens;
     pair->draft_limits.max_rows = (int32_t)describe->max_step_rows;
+    pair->draft_limits.block_tokens = (int32_t)describe->kv_block_tokens;
     return FT_OK;
 }
 

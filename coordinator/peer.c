@@ -336,6 +336,7 @@ enum ft_code co_peer_step(struct co_peer *peer, struct ft_wire_step *step) {
     FT_ASSERT(peer->step_id == 0);
     step->step_id = peer->next_step_id++;
     step->epoch = peer->describe.epoch;
+    step->coordinator_epoch = peer->opts.coordinator_epoch;
     step->generation = (uint32_t)(step->step_id % FT_REGION_GENERATIONS);
     ft_buf_reset(&peer->out);
     ft_wire_encode_step(step, &peer->out);
@@ -356,24 +357,6 @@ bool co_peer_busy(const struct co_peer *peer) {
 
 void co_peer_fail(struct co_peer *peer, const char *why) {
     go_down(peer, why);
-}
-
-static void release_done(void *user, const struct ft_rpc_status *status, struct ft_str reply) {
-    (void)reply;
-    bool mapped;
-    struct co_peer *peer = take_control(user, &mapped);
-    /* A worker that keeps sequences for nobody would fill up: start it afresh. */
-    if (peer != NULL && status->code != 0)
-        go_down(peer, "sequences could not be released");
-}
-
-void co_peer_release(struct co_peer *peer, const uint64_t *seq_ids, size_t n) {
-    if (!co_peer_up(peer) || n == 0)
-        return;
-    struct ft_wire_release release = {peer->describe.epoch, seq_ids, n};
-    ft_buf_reset(&peer->out);
-    ft_wire_encode_release(&release, &peer->out);
-    send_control(peer, "Release", release_done, false);
 }
 
 struct stats_call {

@@ -54,14 +54,12 @@ const struct ft_region *co_peer_region(const struct co_peer *peer);          /* 
 uint64_t co_peer_restarts(const struct co_peer *peer);   /* epochs seen after the first */
 const char *co_peer_trouble(const struct co_peer *peer); /* why it is not up, "" while up */
 
-/* Send a step; at most one is in flight. step_id, epoch and generation are filled in.
+/* Send a step; at most one is in flight. step_id, both epochs and generation are filled in.
  * fail FT_E_PEER_UNAVAILABLE: not up */
 enum ft_code co_peer_step(struct co_peer *peer, struct ft_wire_step *step);
 bool co_peer_busy(const struct co_peer *peer);
 /* The worker broke the protocol: drop it; it is tried again. */
 void co_peer_fail(struct co_peer *peer, const char *why);
-/* Tell the worker to forget sequences. While it is down there is nothing to forget. */
-void co_peer_release(struct co_peer *peer, const uint64_t *seq_ids, size_t n);
 
 /* Ask for statistics; fn gets NULL when the worker is down or does not answer in time. */
 typedef void (*co_peer_stats_fn)(void *user, const struct ft_wire_worker_stats *stats);

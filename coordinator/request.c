@@ -7,6 +7,11 @@
 #include "coordinator/app.h"
 #include "coordinator/round.h"
 
+/* Pauses of a request for which the target worker had no blocks: eight failures in a row, after
+ * which it is given up, take 2.5 s. */
+#define BACK_OFF_FIRST_MS 10
+#define BACK_OFF_DOUBLINGS 7
+
 static void unlink_request(struct co_request *r) {
     struct co_app *app = r->app;
     if (r->prev != NULL)
@@ -114,7 +119,7 @@ static void send_pending(struct co_request *r, bool last) {
 }
 
 void co_request_flush(struct co_request *r) {
-    if (r->call == NULL || r->state == CO_REQUEST_QUEUED)
+    if (r->call == NULL)
         return;
     bool ended = r->state == CO_REQUEST_ENDED;
     if (ended) {
@@ -134,17 +139,37 @@ void co_request_flush(struct co_request *r) {
 
 /* ---- life cycle ----------------------------------------------------------------------------- */
 
+static void release(struct co_released *list, uint64_t seq_id) {
+    FT_ASSERT(list->n < list->cap); /* every round sends what there is */
+    list->ids[list->n++] = seq_id;
+}
+
+void co_request_drop_draft(struct co_request *r) {
+    struct co_app *app = r->app;
+    r->draft_len = 0;
+    if (r->draft_blocks == 0)
+        return;
+    app->pair.draft_blocks_free += r->draft_blocks;
+    r->draft_blocks = 0;
+    release(&app->draft_released, r->seq_id);
+}
+
+/* Give back a running request's place and everything that the workers hold of it. */
+static void give_place(struct co_request *r) {
+    struct co_app *app = r->app;
+    app->n_running--;
+    app->pair.target_blocks_free += r->target_blocks;
+    r->target_blocks = r->target_len = 0;
+    release(&app->target_released, r->seq_id);
+    co_request_drop_draft(r);
+}
+
 static void leave(struct co_request *r) {
     struct co_app *app = r->app;
-    if (r->state == CO_REQUEST_QUEUED) {
+    if (r->state == CO_REQUEST_QUEUED)
         app->n_queued--;
-    } else {
-        app->n_running--;
-        app->pair.target_blocks_free += r->target_blocks;
-        app->pair.draft_blocks_free += r->draft_blocks;
-        if (app->n_released < app->cap_released)
-            app->released[app->n_released++] = r->seq_id;
-    }
+    else
+        give_place(r);
     r->state = CO_REQUEST_ENDED;
     ft_rpc_timer_cancel(app->loop, &r->time_limit);
 }
@@ -160,25 +185,40 @@ static void finish_ok(struct co_request *r) {
     co_request_collect(r);
 }
 
+int32_t co_request_blocks_needed(const struct co_request *r) {
+    int32_t most = r->n_prompt + r->max_new - 1; /* the last token is never fed */
+    int32_t n = r->n + (r->speculate ? r->k : 0) + 1;
+    return co_plan_blocks(&r->app->pair.target_limits, n < most ? n : most);
+}
+
 static void on_admit(struct co_request *r) {
     struct co_app *app = r->app;
     app->n_queued--;
     app->n_running++;
+    r->target_blocks = co_request_blocks_needed(r);
     app->pair.target_blocks_free -= r->target_blocks;
+    r->seq_id = app->next_seq_id++;
     r->state = CO_REQUEST_RUNNING;
+    if (r->started_ns != 0)
+        return;
     r->started_ns = ft_clock_now_ns();
     app->stats.prompt_tokens += (uint64_t)r->n_prompt;
-    /* The draft's pool is a matter of speed: without room the request decodes plainly. */
-    int32_t blocks = r->target_blocks;
-    if (r->speculate && app->draft != NULL) {
-        if (blocks <= app->pair.draft_blocks_free) {
-            app->pair.draft_blocks_free -= blocks;
-            r->draft_blocks = blocks;
-        } else {
-            r->draft_refused = true;
-            r->fallback_reason = "draft KV pool full";
-        }
-    }
+}
+
+static void on_preempt(struct co_request *r) {
+    struct co_app *app = r->app;
+    give_place(r);
+    app->n_queued++;
+    r->state = CO_REQUEST_QUEUED;
+    r->n_preempted++;
+    app->stats.preemptions++;
+    ft_debug("request-preempted request %s tokens %d", r->id, r->n - r->n_prompt);
+}
+
+void co_request_back_off(struct co_request *r) {
+    int32_t doublings = r->n_failures < BACK_OFF_DOUBLINGS ? r->n_failures : BACK_OFF_DOUBLINGS;
+    r->not_before_ns = ft_clock_now_ns() + ((int64_t)BACK_OFF_FIRST_MS << doublings) * 1000000;
+    co_request_event(r, CO_EVENT_PREEMPT);
 }
 
 static void on_stop(struct co_request *r) {
@@ -211,10 +251,10 @@ static void ignore(struct co_request *r) {
 }
 
 /* [state][event]. An event that comes late, after the end, changes nothing. */
-static void (*const k_table[3][5])(struct co_request *) = {
-    [CO_REQUEST_QUEUED] = {on_admit, ignore, on_fail, on_cancel, on_time_limit},
-    [CO_REQUEST_RUNNING] = {ignore, on_stop, on_fail, on_cancel, on_time_limit},
-    [CO_REQUEST_ENDED] = {ignore, ignore, ignore, ignore, ignore},
+static void (*const k_table[3][6])(struct co_request *) = {
+    [CO_REQUEST_QUEUED] = {on_admit, ignore, ignore, on_fail, on_cancel, on_time_limit},
+    [CO_REQUEST_RUNNING] = {ignore, on_preempt, on_stop, on_fail, on_cancel, on_time_limit},
+    [CO_REQUEST_ENDED] = {ignore, ignore, ignore, ignore, ignore, ignore},
 };
 
 void co_request_event(struct co_request *r, enum co_request_event event) {

@@ -19,13 +19,14 @@ extern "C" {
 struct co_app;
 
 enum co_request_state {
-    CO_REQUEST_QUEUED,  /* waits for a place and for KV */
+    CO_REQUEST_QUEUED,  /* waits for a place and for KV; may have been running before */
     CO_REQUEST_RUNNING, /* takes part in rounds */
     CO_REQUEST_ENDED    /* its last message is on the way, or its client is gone */
 };
 
 enum co_request_event {
     CO_EVENT_ADMIT,      /* a place and KV are there */
+    CO_EVENT_PREEMPT,    /* its place and KV go to others; it goes on later where it stopped */
     CO_EVENT_STOP,       /* finish is set: end with status OK */
     CO_EVENT_FAIL,       /* error is set: end with its status */
     CO_EVENT_CANCEL,     /* the client is gone, or its deadline passed */
@@ -61,8 +62,10 @@ struct co_request {
     int32_t n_prompt, n;                 /* n committed, prompt included */
     int32_t target_len;                  /* positions of tokens that the target's KV holds */
     int32_t draft_len;                   /* the same for the draft */
-    int32_t target_blocks, draft_blocks; /* reserved */
+    int32_t target_blocks, draft_blocks; /* held, as the coordinator counts them */
     int32_t n_failures;                  /* of its sequence in a row */
+    int32_t n_preempted;
+    int64_t not_before_ns; /* of its next admission, after a worker had no blocks */
     int32_t cached_tokens;
     bool draft_refused; /* the draft cannot serve it any more; fallback_reason says why */
     const char *fallback_reason;
@@ -94,6 +97,13 @@ enum ft_code co_request_create(struct co_request **out, struct co_app *app,
 void co_request_event(struct co_request *request, enum co_request_event event);
 /* CO_EVENT_FAIL with err. */
 void co_request_fail(struct co_request *request, const struct ft_err *err);
+
+/* Target blocks that it needs to be admitted: its text and a first round. */
+int32_t co_request_blocks_needed(const struct co_request *request);
+/* The target worker had no blocks for it: preempt it, and admit it again after a pause. */
+void co_request_back_off(struct co_request *request);
+/* Give back what it holds in the draft's pool; it decodes plainly until there is room. */
+void co_request_drop_draft(struct co_request *request);
 
 /* Commit tokens in order until the first stop condition; returns how many were committed. */
 int32_t co_request_commit(struct co_request *request, const int32_t *tokens, int32_t n);

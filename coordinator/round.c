@@ -8,6 +8,10 @@
 
 #define MODULE "round"
 
+/* A kick sends what it finds, and until the next one only those end that were running then; in the
+ * kick itself each may be preempted or lose its draft. */
+#define RELEASED_PER_SEQ 4
+
 enum ft_code co_round_init(struct co_app *app, struct ft_err *err) {
     struct co_round *round = &app->round;
     size_t n = (size_t)app->pair.max_seqs;
@@ -17,11 +21,12 @@ enum ft_code co_round_init(struct co_app *app, struct ft_err *err) {
     round->seqs = calloc(n, sizeof *round->seqs);
     round->tokens = calloc((size_t)round->tokens_cap, sizeof *round->tokens);
     round->transform = ft_transform_create(app->pair.vocab_size);
-    /* Only running requests are released, and what was released is sent before others run. */
-    app->cap_released = 2 * n;
-    app->released = calloc(app->cap_released, sizeof *app->released);
+    app->target_released.cap = app->draft_released.cap = RELEASED_PER_SEQ * n;
+    app->target_released.ids = calloc(RELEASED_PER_SEQ * n, sizeof *app->target_released.ids);
+    app->draft_released.ids = calloc(RELEASED_PER_SEQ * n, sizeof *app->draft_released.ids);
     if (round->entries == NULL || round->plans == NULL || round->seqs == NULL ||
-        round->tokens == NULL || round->transform == NULL || app->released == NULL)
+        round->tokens == NULL || round->transform == NULL || app->target_released.ids == NULL ||
+        app->draft_released.ids == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %zu requests", n);
     return FT_OK;
 }
@@ -32,28 +37,50 @@ void co_round_fini(struct co_app *app) {
     free(app->round.seqs);
     free(app->round.tokens);
     ft_transform_destroy(&app->round.transform);
-    free(app->released);
+    free(app->target_released.ids);
+    free(app->draft_released.ids);
 }
 
-static void release_sequences(struct co_app *app) {
-    size_t n = app->n_released;
-    app->n_released = 0;
-    if (n == 0)
-        return;
-    co_peer_release(app->target, app->released, n);
-    if (app->draft != NULL)
-        co_peer_release(app->draft, app->released, n);
+/* ---- places and KV -------------------------------------------------------------------------- */
+
+/* Of those whose clients do not read, the last in order: it needs its place least. */
+static struct co_request *last_paused(struct co_app *app) {
+    for (struct co_request *r = app->last; r != NULL; r = r->prev)
+        if (r->state == CO_REQUEST_RUNNING && co_request_paused(r))
+            return r;
+    return NULL;
 }
 
-/* First come, first served: the first that does not fit holds back those behind it. */
+/* One that was preempted comes back only when the others have room to grow, so that it is not
+ * preempted again at once. */
+static bool has_room(const struct co_app *app, const struct co_request *r) {
+    int64_t blocks = co_request_blocks_needed(r) + (r->n_preempted > 0 ? app->n_running : 0);
+    return app->n_running < app->pair.max_seqs && blocks <= app->pair.target_blocks_free;
+}
+
+static void back_in(void *user) {
+    co_round_kick(user);
+}
+
+/* In order: the first that finds no room holds back those behind it. */
 static void admit(struct co_app *app) {
+    int64_t now_ns = ft_clock_now_ns(), wake_ns = INT64_MAX;
     for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
-        if (r->state != CO_REQUEST_QUEUED)
+        if (r->state != CO_REQUEST_QUEUED || co_request_paused(r))
             continue;
-        if (app->n_running >= app->pair.max_seqs || r->target_blocks > app->pair.target_blocks_free)
-            return;
+        if (r->not_before_ns > now_ns) {
+            wake_ns = r->not_before_ns < wake_ns ? r->not_before_ns : wake_ns;
+            continue;
+        }
+        struct co_request *paused;
+        while (!has_room(app, r) && (paused = last_paused(app)) != NULL)
+            co_request_event(paused, CO_EVENT_PREEMPT);
+        if (!has_room(app, r))
+            break;
         co_request_event(r, CO_EVENT_ADMIT);
     }
+    if (wake_ns != INT64_MAX)
+        ft_rpc_timer_set(app->loop, &app->backoff_timer, wake_ns, back_in, app);
 }
 
 /* ---- what takes part ------------------------------------------------------------------------ */
@@ -109,12 +136,81 @@ static void collect_entries(struct co_app *app) {
             .n = r->n,
             .target_len = r->target_len,
             .draft_len = r->draft_len,
+            .draft_blocks = r->draft_blocks,
             .sampled = r->sampling.temperature > 0.0f,
         };
         int32_t k = wanted_k(r);
         if (k > 0 && draft_can_read(r))
             plan->k_want = k;
-        r->in_step = true;
+    }
+}
+
+/* What the entries may hold together: all that nobody else does. */
+static void count_blocks(struct co_app *app) {
+    struct co_pair *pair = &app->pair;
+    pair->target_limits.n_blocks = pair->target_blocks_free;
+    pair->draft_limits.n_blocks = pair->draft_blocks_free;
+    for (int32_t i = 0; i < app->round.n_entries; i++) {
+        pair->target_limits.n_blocks += app->round.entries[i].request->target_blocks;
+        pair->draft_limits.n_blocks += app->round.entries[i].request->draft_blocks;
+    }
+}
+
+/* Blocks for everybody's next step: K shrinks first, then those that wait for their clients go,
+ * then the last in order. False when somebody had to go. */
+static bool share_blocks(struct co_app *app) {
+    struct co_round *round = &app->round;
+    struct co_request *paused;
+    bool all_stay = true;
+    count_blocks(app);
+    while (co_plan_lack(round->plans, round->n_entries, &app->pair.target_limits) > 0 &&
+           (paused = last_paused(app)) != NULL) {
+        co_request_event(paused, CO_EVENT_PREEMPT);
+        count_blocks(app);
+        all_stay = false;
+    }
+    int32_t n_kept = co_plan_kv(round->plans, round->n_entries, &app->pair.target_limits);
+    while (round->n_entries > n_kept) {
+        co_request_event(round->entries[--round->n_entries].request, CO_EVENT_PREEMPT);
+        all_stay = false;
+    }
+    for (int32_t i = 0; i < round->n_entries; i++) {
+        struct co_request *r = round->entries[i].request;
+        app->pair.target_blocks_free += r->target_blocks - round->plans[i].target_blocks;
+        r->target_blocks = round->plans[i].target_blocks;
+        if (round->plans[i].target_full)
+            r->fallback_reason = "target KV pool full";
+    }
+    return all_stay;
+}
+
+/* Who takes part in the round, with blocks for its target step. New ones come only when nobody
+ * had to go for the blocks of others. */
+static void gather(struct co_app *app) {
+    collect_entries(app);
+    if (share_blocks(app)) {
+        admit(app);
+        collect_entries(app);
+        share_blocks(app);
+    }
+    for (int32_t i = 0; i < app->round.n_entries; i++)
+        app->round.entries[i].request->in_step = true;
+}
+
+static void plan_draft(struct co_app *app) {
+    struct co_round *round = &app->round;
+    count_blocks(app);
+    co_plan_draft(round->plans, round->n_entries, &app->pair.draft_limits,
+                  &app->pair.target_limits);
+    for (int32_t i = 0; i < round->n_entries; i++) {
+        struct co_request *r = round->entries[i].request;
+        const struct co_plan_item *plan = &round->plans[i];
+        if (plan->draft_full)
+            r->fallback_reason = "draft KV pool full";
+        if (plan->drop_draft)
+            co_request_drop_draft(r);
+        app->pair.draft_blocks_free += r->draft_blocks - plan->draft_blocks;
+        r->draft_blocks = plan->draft_blocks;
     }
 }
 
@@ -136,6 +232,21 @@ static void drop_ended(struct co_round *round) {
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
+/* Send a step when it says anything; true when it computes. */
+static bool send_step(struct co_peer *peer, const struct ft_wire_seq_step *seqs, size_t n_seqs,
+                      struct co_released *released) {
+    struct ft_wire_step step = {
+        .seqs = seqs,
+        .n_seqs = n_seqs,
+        .release = released->ids,
+        .n_release = released->n,
+    };
+    if (n_seqs == 0 && released->n == 0)
+        return false;
+    released->n = 0; /* a worker that is down has nothing to forget */
+    return co_peer_up(peer) && co_peer_step(peer, &step) == FT_OK && n_seqs > 0;
+}
+
 /* True when a draft step is on its way. */
 static bool send_draft(struct co_app *app) {
     struct co_round *round = &app->round;
@@ -156,10 +267,7 @@ static bool send_draft(struct co_app *app) {
             .n_prompt = (uint32_t)r->n_prompt,
         };
     }
-    if (n_seqs == 0)
-        return false;
-    struct ft_wire_step step = {.seqs = round->seqs, .n_seqs = n_seqs};
-    return co_peer_step(app->draft, &step) == FT_OK;
+    return send_step(app->draft, round->seqs, n_seqs, &app->draft_released);
 }
 
 /* True when a target step is on its way. */
@@ -184,10 +292,7 @@ static bool send_target(struct co_app *app) {
         };
         tokens += n_own + n_drafts;
     }
-    if (n_seqs == 0)
-        return false;
-    struct ft_wire_step step = {.seqs = round->seqs, .n_seqs = n_seqs};
-    return co_peer_step(app->target, &step) == FT_OK;
+    return send_step(app->target, round->seqs, n_seqs, &app->target_released);
 }
 
 /* ---- the round ------------------------------------------------------------------------------ */
@@ -214,8 +319,12 @@ static void record_times(struct co_app *app, int64_t accept_ns) {
 static void end_round(struct co_app *app) {
     struct co_round *round = &app->round;
     round->phase = CO_ROUND_IDLE;
-    for (int32_t i = 0; i < round->n_entries; i++)
-        round->entries[i].request->in_step = false;
+    for (int32_t i = 0; i < round->n_entries; i++) {
+        struct co_request *r = round->entries[i].request;
+        r->in_step = false;
+        if (co_request_paused(r)) /* only if its client does not read either */
+            co_request_flush(r);
+    }
     round->n_entries = 0;
     co_round_kick(app);
     for (struct co_request *r = app->first, *next; r != NULL; r = next) {
@@ -248,24 +357,23 @@ void co_round_kick(struct co_app *app) {
     struct co_round *round = &app->round;
     if (round->phase != CO_ROUND_IDLE || !co_peer_up(app->target))
         return;
-    /* The draft may still be busy with a step of a round that the target's death ended. */
-    if (co_peer_busy(app->draft))
+    /* A worker may still be busy with releases, or the draft with a step of a round that the
+     * target's death ended. */
+    if (co_peer_busy(app->draft) || co_peer_busy(app->target))
         return;
-    release_sequences(app);
-    if (round->phase != CO_ROUND_IDLE || !co_peer_up(app->target))
+    gather(app);
+    if (round->n_entries == 0) { /* what ended is forgotten even when nobody goes on */
+        send_step(app->draft, NULL, 0, &app->draft_released);
+        send_step(app->target, NULL, 0, &app->target_released);
         return;
-    admit(app);
-    collect_entries(app);
-    if (round->n_entries == 0)
-        return;
+    }
     round->begin_ns = ft_clock_now_ns();
     round->draft_ns = 0;
     round->target_ns = 0;
     round->decoding = false;
     round->bad_draft = false;
     round->phase = CO_ROUND_DRAFT;
-    co_plan_draft(round->plans, round->n_entries, &app->pair.draft_limits,
-                  &app->pair.target_limits);
+    plan_draft(app);
     if (send_draft(app))
         spin_for_draft(app, true);
     else if (round->phase == CO_ROUND_DRAFT)
@@ -300,7 +408,8 @@ void co_round_draft_reply(struct co_app *app, const struct ft_wire_step_reply *r
 void co_round_draft_down(struct co_app *app) {
     struct co_round *round = &app->round;
     for (struct co_request *r = app->first; r != NULL; r = r->next)
-        r->draft_len = 0;
+        co_request_drop_draft(r);
+    app->draft_released.n = 0; /* what it held went with it */
     for (int32_t i = 0; i < round->n_entries; i++) {
         round->entries[i].lost = round->entries[i].has_q; /* greedy drafts need no q */
         round->plans[i].n_drafted = 0;
@@ -313,8 +422,10 @@ void co_round_draft_down(struct co_app *app) {
 
 void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *reply) {
     struct co_round *round = &app->round;
-    if (round->phase != CO_ROUND_VERIFY)
+    if (round->phase != CO_ROUND_VERIFY) {
+        co_round_kick(app);
         return;
+    }
     int64_t begin_ns = ft_clock_now_ns();
     round->target_ns = (int64_t)reply->compute_nanos;
     uint32_t generation = (uint32_t)(reply->step_id % FT_REGION_GENERATIONS);
@@ -342,6 +453,7 @@ void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *
 void co_round_target_down(struct co_app *app) {
     for (struct co_request *r = app->first; r != NULL; r = r->next)
         r->target_len = 0;
+    app->target_released.n = 0;
     /* A draft step in flight ends in its own time; its round is over. */
     if (app->round.phase != CO_ROUND_IDLE)
         end_round(app);

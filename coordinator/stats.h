@@ -37,6 +37,7 @@ struct co_stats {
     uint64_t prompt_tokens, generation_tokens;
     uint64_t rounds;
     uint64_t nan_rows;
+    uint64_t preemptions;
     struct co_spec_stats spec;
     struct co_round_times times[CO_STATS_ROUNDS];
     uint64_t n_times;

@@ -28,6 +28,7 @@ static const struct ctl_field stats_fields[] = {
     STATS(CTL_U64, residual_draws_total),
     STATS(CTL_U64, plain_steps_total),
     STATS(CTL_U64, nan_rows_total),
+    STATS(CTL_U64, num_preemptions_total),
     STATS(CTL_F64, round_p50_us),
     STATS(CTL_F64, draft_step_p50_us),
     STATS(CTL_F64, target_step_p50_us),

@@ -113,7 +113,7 @@ static enum ft_code set_sizes(struct ft_plan *plan, const struct ft_model_opts *
                           config->n_layers * (int64_t)sizeof(float);
     if (opts->kv_bytes < block_bytes)
         return ft_err_set(err, FT_E_PROC_CONFIG, "model",
-                          "kv_bytes is %lld, one block of %d positions takes %lld",
+                          "kv_cache_bytes is %lld, one block of %d positions takes %lld",
                           (long long)opts->kv_bytes, FT_KV_BLOCK_TOKENS, (long long)block_bytes);
     /* slots are numbered in 32 bits */
     plan->n_blocks = (int32_t)min64(opts->kv_bytes / block_bytes, INT32_MAX / FT_KV_BLOCK_TOKENS);

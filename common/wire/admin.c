@@ -44,6 +44,7 @@ void ft_wire_encode_stats(const struct ft_wire_stats *in, struct ft_buf *out) {
     m.residual_draws_total = in->residual_draws_total;
     m.plain_steps_total = in->plain_steps_total;
     m.nan_rows_total = in->nan_rows_total;
+    m.num_preemptions_total = in->num_preemptions_total;
     m.speculation = FT_PB_BYTES(in->speculation);
     m.speculation_reason = FT_PB_BYTES(in->speculation_reason);
     m.round_p50_us = in->round_p50_us;
@@ -92,6 +93,7 @@ static struct ft_wire_stats decode_numbers(const Foretoken__V1__GetStatsResponse
         .residual_draws_total = m->residual_draws_total,
         .plain_steps_total = m->plain_steps_total,
         .nan_rows_total = m->nan_rows_total,
+        .num_preemptions_total = m->num_preemptions_total,
         .speculation = FT_PB_STR(m->speculation),
         .speculation_reason = FT_PB_STR(m->speculation_reason),
         .round_p50_us = m->round_p50_us,

@@ -37,7 +37,7 @@ struct ft_wire_stats { /* GetStatsResponse; field names as in admin.proto */
     uint64_t num_drafts_total, num_draft_tokens_total, num_accepted_tokens_total;
     uint64_t accepted_per_pos[FT_DRAFT_LEN_MAX];
     size_t n_pos;
-    uint64_t residual_draws_total, plain_steps_total, nan_rows_total;
+    uint64_t residual_draws_total, plain_steps_total, nan_rows_total, num_preemptions_total;
     struct ft_str speculation, speculation_reason;
     double round_p50_us, draft_step_p50_us, target_step_p50_us, host_p50_us, accept_p50_us;
     struct ft_wire_worker_state target;

@@ -56,6 +56,9 @@ void ft_wire_encode_step(const struct ft_wire_step *in, struct ft_buf *out) {
     m.step_id = in->step_id;
     m.epoch = in->epoch;
     m.generation = in->generation;
+    m.coordinator_epoch = in->coordinator_epoch;
+    m.n_release = in->n_release;
+    m.release = (uint64_t *)(uintptr_t)in->release;
     ft_pb_pack(&m.base, out);
     for (size_t i = 0; i < in->n_seqs; i++)
         encode_seq_step(&in->seqs[i], out);
@@ -173,6 +176,9 @@ enum ft_code ft_wire_decode_step(struct ft_str in, struct ft_arena *arena, struc
     code = ft_pb_check_count("StepRequest.sequences", m->n_sequences, FT_WIRE_STEP_SEQS_MAX, err);
     if (code != FT_OK)
         return code;
+    code = ft_pb_check_count("StepRequest.release", m->n_release, FT_WIRE_LIST_MAX, err);
+    if (code != FT_OK)
+        return code;
     if (m->generation > 1)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                           "StepRequest.generation is %u: must be 0 or 1", m->generation);
@@ -184,7 +190,16 @@ enum ft_code ft_wire_decode_step(struct ft_str in, struct ft_arena *arena, struc
         if (code != FT_OK)
             return code;
     }
-    *out = (struct ft_wire_step){m->step_id, m->epoch, m->generation, seqs, m->n_sequences};
+    *out = (struct ft_wire_step){
+        .step_id = m->step_id,
+        .epoch = m->epoch,
+        .generation = m->generation,
+        .seqs = seqs,
+        .n_seqs = m->n_sequences,
+        .coordinator_epoch = m->coordinator_epoch,
+        .release = m->release,
+        .n_release = m->n_release,
+    };
     return FT_OK;
 }
 

@@ -82,6 +82,9 @@ struct ft_wire_step { /* StepRequest */
     uint32_t generation;
     const struct ft_wire_seq_step *seqs;
     size_t n_seqs;
+    uint64_t coordinator_epoch;
+    const uint64_t *release; /* sequences to forget first */
+    size_t n_release;
 };
 
 enum ft_wire_seq_status {

@@ -214,6 +214,10 @@ static void on_step(struct ft_rpc_call *call, void *user, struct ft_str message)
     }
     if (!epoch_ok(service, call, step.epoch))
         return;
+    if (step.coordinator_epoch != service->worker->coordinator_epoch) {
+        finish(call, STATUS_FAILED_PRECONDITION, "another coordinator has attached since");
+        return;
+    }
     if (ft_step_execute(service->worker, &step, &step_reply, &err) != FT_OK) {
         give_up(service, call, &err);
         return;

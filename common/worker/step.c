@@ -30,7 +30,7 @@ void ft_step_destroy(struct ft_step **step) {
     *step = NULL;
 }
 
-/* ---- plan: one sequence ---- */
+/* ---- plan ---- */
 
 static enum ft_code check_tokens(const struct ft_worker *worker, const struct ft_wire_seq_step *in,
                                  const struct ft_step_need *need, struct ft_err *err) {
@@ -48,24 +48,27 @@ static enum ft_code check_tokens(const struct ft_worker *worker, const struct ft
     return FT_OK;
 }
 
-static enum ft_code check_budget(const struct ft_worker *worker, const struct ft_wire_seq_step *in,
-                                 const struct ft_step_need *need, struct ft_err *err) {
-    const struct ft_step *step = worker->step;
-    if (step->n_seqs >= worker->params->max_num_seqs)
+static enum ft_code take_budget(const struct ft_worker *worker, const struct ft_wire_seq_step *in,
+                                const struct ft_step_need *need, struct ft_err *err) {
+    struct ft_step *step = worker->step;
+    if (step->used.n_seqs >= worker->params->max_num_seqs)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                           "the step has more than max_num_seqs %d sequences",
                           worker->params->max_num_seqs);
-    int64_t n_positions = (int64_t)step->n_positions + (int64_t)in->n_tokens;
+    int64_t n_positions = (int64_t)step->used.n_positions + (int64_t)in->n_tokens;
     if (n_positions > worker->params->max_num_batched_tokens)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                           "the step has %lld tokens up to this sequence: max_num_batched_tokens "
                           "is %d",
                           (long long)n_positions, worker->params->max_num_batched_tokens);
-    int64_t n_rows = (int64_t)step->n_rows + need->n_rows;
+    int64_t n_rows = (int64_t)step->used.n_rows + need->n_rows;
     if (n_rows > worker->step_rows_max)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                           "the step has %lld rows up to this sequence: max_step_rows is %d",
                           (long long)n_rows, worker->step_rows_max);
+    step->used.n_seqs++;
+    step->used.n_positions = (int32_t)n_positions;
+    step->used.n_rows = (int32_t)n_rows;
     return FT_OK;
 }
 
@@ -74,8 +77,8 @@ static enum ft_code check(const struct ft_worker *worker, const struct ft_wire_s
     enum ft_code code = worker->role->plan(worker, in, need, err);
     if (code == FT_OK)
         code = check_tokens(worker, in, need, err);
-    if (code == FT_OK)
-        code = check_budget(worker, in, need, err);
+    if (code == FT_OK && in->n_tokens > 0)
+        code = take_budget(worker, in, need, err);
     return code;
 }
 
@@ -103,7 +106,8 @@ static enum ft_code seek(struct ft_worker *worker, const struct ft_wire_seq_step
     return FT_OK;
 }
 
-/* Append the tokens of a sequence that is where it should be, and make it part of the step. */
+/* Second pass: append the tokens of a sequence that is where it should be, and make it part of the
+ * step. */
 static enum ft_code join(struct ft_worker *worker, struct ft_step_seq *s, struct ft_err *err) {
     struct ft_step *step = worker->step;
     struct ft_kvseq_tokens tokens = {
@@ -124,7 +128,6 @@ static enum ft_code join(struct ft_worker *worker, struct ft_step_seq *s, struct
     s->out->first_row = (uint32_t)step->n_rows;
     s->out->n_rows = (uint32_t)s->need.n_rows;
     step->n_rows += s->need.n_rows;
-    step->n_positions += tokens.n;
     step->seqs[step->n_seqs++] = *s;
     return FT_OK;
 }
@@ -152,21 +155,40 @@ static void set_status(struct ft_step *step, struct ft_wire_seq_result *out,
     out->detail = copy.ptr != NULL ? copy : ft_str_c("no memory for details");
 }
 
-static void plan(struct ft_worker *worker, const struct ft_wire_seq_step *in,
-                 struct ft_wire_seq_result *out) {
+/* First pass: check it and truncate it. s->seq stays NULL when there is nothing to append. */
+static void locate(struct ft_worker *worker, struct ft_step_seq *s) {
     struct ft_err err = {0};
-    struct ft_step_seq s = {.in = in, .out = out};
-    const struct ft_kvseq *known = ft_kvseq_find(worker->seqs, in->seq_id);
+    const struct ft_kvseq *known = ft_kvseq_find(worker->seqs, s->in->seq_id);
     uint32_t held = known == NULL ? 0 : (uint32_t)ft_kvseq_len(known);
-    *out = (struct ft_wire_seq_result){.seq_id = in->seq_id};
-    enum ft_code code = check(worker, in, &s.need, &err);
+    *s->out = (struct ft_wire_seq_result){.seq_id = s->in->seq_id};
+    enum ft_code code = check(worker, s->in, &s->need, &err);
     if (code == FT_OK)
-        code = seek(worker, in, &s.seq, &held, &err);
-    out->cached = held;
-    if (code == FT_OK && in->n_tokens > 0)
-        code = join(worker, &s, &err);
+        code = seek(worker, s->in, &s->seq, &held, &err);
+    s->out->cached = held;
     if (code != FT_OK)
-        set_status(worker->step, out, status_of(code), err.text);
+        set_status(worker->step, s->out, status_of(code), err.text);
+}
+
+static enum ft_code plan(struct ft_worker *worker, const struct ft_wire_step *in,
+                         struct ft_wire_seq_result *results, struct ft_err *err) {
+    struct ft_step_seq *all = ft_arena_calloc(worker->step->arena, in->n_seqs, sizeof *all);
+    if (all == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %zu sequences", in->n_seqs);
+    for (size_t i = 0; i < in->n_release; i++)
+        ft_kvseq_release(worker->seqs, in->release[i]);
+    for (size_t i = 0; i < in->n_seqs; i++) {
+        all[i] = (struct ft_step_seq){.in = &in->seqs[i], .out = &results[i]};
+        locate(worker, &all[i]);
+    }
+    for (size_t i = 0; i < in->n_seqs; i++) {
+        struct ft_err seq_err = {0};
+        if (results[i].status != FT_WIRE_SEQ_OK || in->seqs[i].n_tokens == 0)
+            continue;
+        enum ft_code code = join(worker, &all[i], &seq_err);
+        if (code != FT_OK)
+            set_status(worker->step, &results[i], status_of(code), seq_err.text);
+    }
+    return FT_OK;
 }
 
 /* ---- run ---- */
@@ -219,14 +241,16 @@ enum ft_code ft_step_execute(struct ft_worker *worker, const struct ft_wire_step
     int64_t begin_ns = ft_clock_now_ns();
     ft_arena_reset(step->arena);
     step->generation = in->generation;
-    step->n_seqs = step->n_rows = step->n_positions = 0;
+    step->n_seqs = step->n_rows = 0;
+    step->used.n_seqs = step->used.n_rows = step->used.n_positions = 0;
     step->serial++;
     struct ft_wire_seq_result *results = ft_arena_calloc(step->arena, in->n_seqs, sizeof *results);
     if (results == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %zu results", in->n_seqs);
-    for (size_t i = 0; i < in->n_seqs; i++)
-        plan(worker, &in->seqs[i], &results[i]);
-    enum ft_code code = worker->role->run(worker, step, err);
+    enum ft_code code = plan(worker, in, results, err);
+    if (code != FT_OK)
+        return code;
+    code = worker->role->run(worker, step, err);
     if (code != FT_OK) {
         /* What was appended has not been computed: it may not be kept, nor found by others. */
         for (int32_t i = 0; i < step->n_seqs; i++)

@@ -1,8 +1,7 @@
-/* step: one step of a worker: check each sequence, move its KV to where the step wants it, compute
- * all of them together, answer in order.
- * Owns:    scratch of one step.
- * Runs in: draft_worker, target_worker; loop thread only.
- * Never:   lets one sequence's trouble touch another: each has a status of its own. */
+/* step: one step of a worker: forget what is released, check and truncate each sequence, then
+ * append to each, compute all of them together, answer in order. Owns:    scratch of one step. Runs
+ * in: draft_worker, target_worker; loop thread only. Never:   lets one sequence's trouble touch
+ * another: each has a status of its own. */
 #ifndef FT_WORKER_STEP_H
 #define FT_WORKER_STEP_H
 
@@ -26,10 +25,13 @@ struct ft_step {
     uint32_t generation;
     struct ft_step_seq *seqs; /* [n_seqs] */
     int32_t n_seqs;
-    struct ft_batch_seq *batch;  /* scratch of forward passes, as long as seqs */
-    struct ft_arena *arena;      /* of one step: results, details, drafted ids */
-    int32_t n_rows, n_positions; /* budget used so far */
-    uint64_t serial;             /* counts steps; stamps sequences */
+    struct ft_batch_seq *batch; /* scratch of forward passes, as long as seqs */
+    struct ft_arena *arena;     /* of one step: results, details, drafted ids */
+    int32_t n_rows;
+    struct { /* of the step's limits, taken by sequences that passed the check */
+        int32_t n_seqs, n_rows, n_positions;
+    } used;
+    uint64_t serial; /* counts steps; stamps sequences */
 };
 
 struct ft_step *ft_step_create(int32_t n_seqs_max); /* NULL: memory is out */

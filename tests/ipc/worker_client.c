@@ -132,7 +132,14 @@ void worker_client_send(struct worker_client *c, const struct ft_wire_seq_step *
     ft_buf_init(&out, 0);
     c->step_id++;
     c->generation = (uint32_t)(c->step_id % FT_REGION_GENERATIONS);
-    struct ft_wire_step step = {c->step_id, c->describe.epoch, c->generation, seqs, n};
+    struct ft_wire_step step = {
+        .step_id = c->step_id,
+        .epoch = c->describe.epoch,
+        .generation = c->generation,
+        .seqs = seqs,
+        .n_seqs = n,
+        .coordinator_epoch = c->coordinator_epoch,
+    };
     ft_wire_encode_step(&step, &out);
     worker_client_send_raw(c, ft_buf_str(&out));
     ft_buf_fini(&out);

@@ -142,7 +142,8 @@ void net_cut_calls(struct ft_rpc_loop *loop) {
         bool held = false;
         if (call->server_loop == loop) {
             if (call->client != NULL) {
-                struct net_event *event = net_send(call, 1, (struct ft_str){NULL, 0}, on_done_event);
+                struct net_event *event =
+                    net_send(call, 1, (struct ft_str){NULL, 0}, on_done_event);
                 event->status = status_of(14, "Connection reset by peer");
             }
             held = call->server != NULL;

@@ -25,7 +25,8 @@ void net_spend_ns(int64_t ns);
 void net_kill(struct ft_rpc_loop *loop);
 /* The process handles nothing before until_ns. */
 void net_stall(struct ft_rpc_loop *loop, int64_t until_ns);
-/* So many percent of the messages of bidirectional streams arrive a second time, some much later. */
+/* So many percent of the messages of bidirectional streams arrive a second time, some much later.
+ */
 void net_set_duplicates(uint32_t percent);
 /* Whether the client reads: messages that it does not read keep the server's call unwritable. */
 void net_stream_read(struct ft_rpc_stream *stream, bool on);

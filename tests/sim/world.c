@@ -119,8 +119,7 @@ void world_fault(struct world *world, enum sim_fault_kind kind, int role, int64_
                  int64_t lasts_ns) {
     FT_ASSERT(world->n_faults < SIM_FAULTS_MAX);
     struct sim_fault *fault = &world->faults[world->n_faults++];
-    *fault =
-        (struct sim_fault){.world = world, .kind = kind, .role = role, .lasts_ns = lasts_ns};
+    *fault = (struct sim_fault){.world = world, .kind = kind, .role = role, .lasts_ns = lasts_ns};
     world->tampered = world->tampered || kind == SIM_LOSE || kind == SIM_STEAL;
     ft_rpc_timer_set(world->outside, &fault->timer, net_now_ns() + in_ns, fire, fault);
 }
@@ -163,8 +162,11 @@ void world_start(struct world *world, uint64_t seed, const struct sim_opts *opts
 struct sim_client *world_client(struct world *world, int64_t in_ns) {
     FT_ASSERT(world->n_clients < SIM_CLIENTS_MAX);
     struct sim_client *c = &world->clients[world->n_clients];
-    *c = (struct sim_client){
-        .world = world, .index = world->n_clients, .stop_id = -1, .cancel_after = -1, .stream = true};
+    *c = (struct sim_client){.world = world,
+                             .index = world->n_clients,
+                             .stop_id = -1,
+                             .cancel_after = -1,
+                             .stream = true};
     snprintf(c->id, sizeof c->id, "c%d", world->n_clients++);
     c->params.has_temperature = c->params.has_max_tokens = c->params.has_seed = true;
     c->params.max_tokens = 20;

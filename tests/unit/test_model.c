@@ -192,10 +192,11 @@ START_TEST(dev58_open_with_bad_option_names_it) {
     struct {
         struct ft_model_opts opts;
         const char *names[3];
-    } rows[] = {{good, {"max_model_len", "161", "160"}}, {good, {"max_model_len", "-1", "160"}},
-                {good, {"kv_bytes", "12287", "12288"}},  {good, {"max_step_tokens", "0", "1"}},
-                {good, {"max_step_rows", "-5", "1"}},    {good, {"device", "tpu", "cpu"}},
-                {good, {"n_threads", "257", "256"}}};
+    } rows[] = {
+        {good, {"max_model_len", "161", "160"}},      {good, {"max_model_len", "-1", "160"}},
+        {good, {"kv_cache_bytes", "12287", "12288"}}, {good, {"max_step_tokens", "0", "1"}},
+        {good, {"max_step_rows", "-5", "1"}},         {good, {"device", "tpu", "cpu"}},
+        {good, {"n_threads", "257", "256"}}};
     rows[0].opts.max_model_len = 161;
     rows[1].opts.max_model_len = -1;
     /* 3 layers, 2 heads, keys and values of 16 positions, 10 padded to 16, 4 bytes */

@@ -195,7 +195,8 @@ END_TEST
 
 START_TEST(decode_step_from_protoc_reads_every_field) {
     static const char text[] =
-        "step_id: 1 epoch: 18446744073709551615 generation: 1 "
+        "step_id: 1 epoch: 18446744073709551615 generation: 1 coordinator_epoch: 15 "
+        "release: [16, 17] "
         "sequences { seq_id: 2 keep: 3 tokens: [4, 5, -6] n_logits: 7 draft_len: 8 } "
         "sequences { seq_id: 9 sampling { temperature: 0.5 top_p: 0.25 top_k: 10 min_p: 0.125 "
         "frequency_penalty: 1.5 presence_penalty: -1.5 repetition_penalty: 2 seed: 11 n_prompt: 12 "
@@ -204,6 +205,8 @@ START_TEST(decode_step_from_protoc_reads_every_field) {
     protoc("encode", "foretoken.worker.v1.StepRequest", ft_str_c(text), &wire);
     ck_assert_int_eq(ft_wire_decode_step(ft_buf_str(&wire), arena, &m, &err), FT_OK);
     ck_assert(m.step_id == 1 && m.epoch == UINT64_MAX && m.generation == 1 && m.n_seqs == 2);
+    ck_assert(m.coordinator_epoch == 15 && m.n_release == 2);
+    ck_assert(m.release[0] == 16 && m.release[1] == 17);
     const struct ft_wire_seq_step *a = &m.seqs[0], *b = &m.seqs[1];
     ck_assert(a->seq_id == 2 && a->keep == 3 && a->n_logits == 7 && a->draft_len == 8);
     CHECK_IDS(a->tokens, a->n_tokens, 4, 5, -6);
@@ -328,7 +331,8 @@ START_TEST(decode_stats_from_protoc_reads_every_field) {
         "prompt_tokens_total: 6 generation_tokens_total: 7 rounds_total: 8 num_drafts_total: 9 "
         "num_draft_tokens_total: 10 num_accepted_tokens_total: 11 "
         "num_accepted_tokens_per_pos: [12, 13] residual_draws_total: 14 plain_steps_total: 15 "
-        "nan_rows_total: 16 speculation: 's' speculation_reason: 'r' round_p50_us: 17 "
+        "nan_rows_total: 16 num_preemptions_total: 99 speculation: 's' speculation_reason: 'r' "
+        "round_p50_us: 17 "
         "draft_step_p50_us: 18 target_step_p50_us: 19 host_p50_us: 20 accept_p50_us: 21 "
         "target { up: true epoch: 22 restarts: 23 steps: 24 step_tokens: 25 step_seconds: 26 "
         "kv_blocks_total: 27 kv_blocks_free: 28 kv_blocks_cached: 29 sequences: 30 "
@@ -346,6 +350,7 @@ START_TEST(decode_stats_from_protoc_reads_every_field) {
     ck_assert(m.num_drafts_total == 9 && m.num_draft_tokens_total == 10);
     ck_assert(m.num_accepted_tokens_total == 11 && m.n_pos == 2 && m.accepted_per_pos[1] == 13);
     ck_assert(m.residual_draws_total == 14 && m.plain_steps_total == 15 && m.nan_rows_total == 16);
+    ck_assert(m.num_preemptions_total == 99);
     ck_assert(m.round_p50_us == 17 && m.draft_step_p50_us == 18 && m.target_step_p50_us == 19);
     ck_assert(m.host_p50_us == 20 && m.accept_p50_us == 21);
     const struct ft_wire_worker_state *t = &m.target;

@@ -234,7 +234,20 @@ static struct ft_wire_step any_step(struct sample_rng *rng, struct ft_arena *are
             s->n_prompt = any_u32(rng);
         }
     }
-    return (struct ft_wire_step){any_u64(rng), any_u64(rng), (uint32_t)coin(rng), seqs, n};
+    size_t n_release = any_count(rng, 20);
+    uint64_t *release = ft_arena_calloc(arena, n_release, sizeof *release);
+    for (size_t i = 0; i < n_release; i++)
+        release[i] = any_u64(rng);
+    return (struct ft_wire_step){
+        .step_id = any_u64(rng),
+        .epoch = any_u64(rng),
+        .generation = (uint32_t)coin(rng),
+        .seqs = seqs,
+        .n_seqs = n,
+        .coordinator_epoch = any_u64(rng),
+        .release = release,
+        .n_release = n_release,
+    };
 }
 
 static void show_sampling(struct ft_buf *text, const struct ft_sampling *in) {
@@ -250,7 +263,9 @@ static void show_seq_step(struct ft_buf *text, const struct ft_wire_seq_step *in
 }
 
 static void show_step(struct ft_buf *text, const struct ft_wire_step *in) {
-    NUM(step_id), NUM(epoch), NUM(generation), NUM(n_seqs);
+    NUM(step_id), NUM(epoch), NUM(generation), NUM(n_seqs), NUM(coordinator_epoch), NUM(n_release);
+    for (size_t i = 0; i < in->n_release; i++)
+        NUM(release[i]);
     for (size_t i = 0; i < in->n_seqs; i++)
         show_seq_step(text, &in->seqs[i]);
 }
@@ -556,7 +571,8 @@ static struct ft_wire_stats any_stats(struct sample_rng *rng, struct ft_arena *a
         &m.num_requests_finished, &m.num_requests_failed,    &m.num_requests_cancelled,
         &m.prompt_tokens_total,   &m.rounds_total,           &m.generation_tokens_total,
         &m.num_drafts_total,      &m.num_draft_tokens_total, &m.num_accepted_tokens_total,
-        &m.residual_draws_total,  &m.plain_steps_total,      &m.nan_rows_total};
+        &m.residual_draws_total,  &m.plain_steps_total,      &m.nan_rows_total,
+        &m.num_preemptions_total};
     double *medians[] = {&m.round_p50_us, &m.draft_step_p50_us, &m.target_step_p50_us,
                          &m.host_p50_us, &m.accept_p50_us};
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++)
@@ -585,7 +601,8 @@ static void show_stats(struct ft_buf *text, const struct ft_wire_stats *in) {
     NUM(prompt_tokens_total), NUM(generation_tokens_total), NUM(rounds_total);
     NUM(num_drafts_total), NUM(num_draft_tokens_total), NUM(num_accepted_tokens_total);
     show_u64s(text, "accepted_per_pos", in->accepted_per_pos, in->n_pos);
-    NUM(residual_draws_total), NUM(plain_steps_total), NUM(nan_rows_total);
+    NUM(residual_draws_total), NUM(plain_steps_total), NUM(nan_rows_total),
+        NUM(num_preemptions_total);
     STR(speculation), STR(speculation_reason), REAL(round_p50_us), REAL(draft_step_p50_us);
     REAL(target_step_p50_us), REAL(host_p50_us), REAL(accept_p50_us);
     show_worker(text, &in->target);

@@ -212,7 +212,8 @@ START_TEST(dev59_failed_forward_is_an_error_and_leaves_nothing_behind) {
     int32_t ids[40];
     fill_ids(ids, 40, 8);
     struct ft_wire_seq_step s = {1, 0, ids, 40, .n_logits = 1};
-    struct ft_wire_step step = {1, g_rig.worker->epoch, 0, &s, 1};
+    struct ft_wire_step step = {
+        .step_id = 1, .epoch = g_rig.worker->epoch, .seqs = &s, .n_seqs = 1};
     struct ft_wire_step_reply reply = {.step_id = 77};
     struct ft_err err;
     history_fail_next();

@@ -37,8 +37,14 @@ const struct ft_wire_seq_result *rig_step(struct rig *rig, const struct ft_wire_
                                           size_t n) {
     struct ft_err err = {0};
     rig->step_id++;
-    struct ft_wire_step step = {rig->step_id, rig->worker->epoch, (uint32_t)(rig->step_id % 2),
-                                seqs, n};
+    struct ft_wire_step step = {
+        .step_id = rig->step_id,
+        .epoch = rig->worker->epoch,
+        .generation = (uint32_t)(rig->step_id % 2),
+        .seqs = seqs,
+        .n_seqs = n,
+        .coordinator_epoch = rig->worker->coordinator_epoch,
+    };
     enum ft_code code = ft_step_execute(rig->worker, &step, &rig->reply, &err);
     ck_assert_msg(code == FT_OK, "%s", err.text);
     ck_assert_uint_eq(rig->reply.n_results, n);
