@@ -1,7 +1,8 @@
 /* step: one step of a worker: forget what is released, check and truncate each sequence, then
- * append to each, compute all of them together, answer in order. Owns:    scratch of one step. Runs
- * in: draft_worker, target_worker; loop thread only. Never:   lets one sequence's trouble touch
- * another: each has a status of its own. */
+ * append to each, compute all of them together, answer in order.
+ * Owns:    scratch of one step.
+ * Runs in: draft_worker, target_worker; loop thread only.
+ * Never:   lets one sequence's trouble touch another: each has a status of its own. */
 #ifndef FT_WORKER_STEP_H
 #define FT_WORKER_STEP_H
 

@@ -169,6 +169,29 @@ START_TEST(second_stream_and_second_coordinator_are_refused) {
 }
 END_TEST
 
+/* Two that attach before either opens its stream: the second has the region, and the steps of the
+ * first are refused. */
+START_TEST(step_of_a_coordinator_that_another_replaced_is_refused) {
+    int32_t ids[3] = {1, 2, 3};
+    struct ft_wire_seq_step s = {7, 0, ids, 3, .n_logits = 1};
+    struct worker_client other;
+    worker_client_open(&other, g_loop, g_endpoint, "target");
+    worker_client_describe(&g_client);
+    worker_client_describe(&other);
+    expect_status(worker_client_attach(&g_client, false), OK, "");
+    expect_status(worker_client_attach(&other, false), OK, "");
+    worker_client_stream(&g_client);
+    worker_client_send(&g_client, &s, 1);
+    worker_client_wait_stream_end(&g_client);
+    expect_status(g_client.stream_status, FAILED_PRECONDITION, "another coordinator");
+    ck_assert_int_eq(ft_kvseq_count(g_rig.worker->seqs), 0);
+    worker_client_run_ms(&other, 50);
+    worker_client_connect(&other);
+    ck_assert_int_eq(worker_client_step(&other, &s, 1)->status, FT_WIRE_SEQ_OK);
+    worker_client_close(&other);
+}
+END_TEST
+
 START_TEST(the_same_coordinator_may_attach_anew_at_once) {
     worker_client_connect(&g_client);
     int32_t ids[3] = {1, 2, 3};
@@ -274,6 +297,7 @@ int main(void) {
     tcase_add_test(tc, stream_without_attach_is_refused);
     tcase_add_test(tc, many_steps_in_flight_are_answered_in_order);
     tcase_add_test(tc, second_stream_and_second_coordinator_are_refused);
+    tcase_add_test(tc, step_of_a_coordinator_that_another_replaced_is_refused);
     tcase_add_test(tc, the_same_coordinator_may_attach_anew_at_once);
     tcase_add_test(tc, stream_end_drops_every_sequence_and_keeps_the_cache);
     tcase_add_test(tc, garbage_ends_the_stream_with_its_reason_and_nothing_else);

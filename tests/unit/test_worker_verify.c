@@ -382,6 +382,46 @@ START_TEST(sequences_of_a_step_go_through_one_forward_pass) {
 }
 END_TEST
 
+START_TEST(step_takes_what_it_gives_back_whatever_the_order) {
+    open_rig(4); /* blocks of 16 */
+    int32_t ids[64], other[32];
+    fill_ids(ids, 64, 1);
+    fill_ids(other, 32, 150);
+    struct ft_wire_seq_step all = {1, 0, ids, 64, .n_logits = 1};
+    ck_assert_int_eq(rig_step(&g_rig, &all, 1)->status, FT_WIRE_SEQ_OK);
+    struct ft_wire_seq_step both[2] = {{2, 0, other, 32, .n_logits = 1},
+                                       {1, 16, ids + 16, 1, .n_logits = 1}};
+    const struct ft_wire_seq_result *r = rig_step(&g_rig, both, 2);
+    ck_assert_int_eq(r[0].status, FT_WIRE_SEQ_OK);
+    ck_assert_int_eq(r[1].status, FT_WIRE_SEQ_OK);
+    expect_row(&r[0], 0, other, 32);
+    expect_row(&r[1], 0, ids, 17);
+
+    const uint64_t gone[3] = {1, 2, 99};
+    all.seq_id = 3;
+    struct ft_wire_step step = {
+        .step_id = 50,
+        .epoch = g_rig.worker->epoch,
+        .seqs = &all,
+        .n_seqs = 1,
+        .release = gone,
+        .n_release = 3,
+    };
+    struct ft_wire_step_reply reply;
+    ck_assert_int_eq(ft_step_execute(g_rig.worker, &step, &reply, NULL), FT_OK);
+    ck_assert_int_eq(reply.results[0].status, FT_WIRE_SEQ_OK);
+    ck_assert_int_eq(ft_kvseq_count(g_rig.worker->seqs), 1);
+
+    uint64_t n_steps = g_rig.worker->stats.steps; /* a step may only release; it computes nothing */
+    step = (struct ft_wire_step){.step_id = 51, .release = &all.seq_id, .n_release = 1};
+    ck_assert_int_eq(ft_step_execute(g_rig.worker, &step, &reply, NULL), FT_OK);
+    ck_assert_uint_eq(reply.n_results, 0);
+    ck_assert_uint_eq(g_rig.worker->stats.steps, n_steps);
+    ck_assert_int_eq(ft_kvseq_count(g_rig.worker->seqs), 0);
+    rig_close(&g_rig);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("worker_verify");
     TCase *tc = tcase_create("worker_verify");
@@ -395,6 +435,7 @@ int main(void) {
     tcase_add_test(tc, dev06_dev24_prefix_hit_equals_miss_at_every_length);
     tcase_add_test(tc, dev24_two_identical_prompts_in_one_step);
     tcase_add_test(tc, dev05_dev41_random_steps_match_the_history_and_leak_nothing);
+    tcase_add_test(tc, step_takes_what_it_gives_back_whatever_the_order);
     tcase_add_test(tc, sequences_of_a_step_go_through_one_forward_pass);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
