@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "coordinator/accept.h"
+#include "coordinator/places.h"
 
 #define MODULE "round"
 
@@ -41,48 +42,6 @@ void co_round_fini(struct co_app *app) {
     free(app->draft_released.ids);
 }
 
-/* ---- places and KV -------------------------------------------------------------------------- */
-
-/* Of those whose clients do not read, the last in order: it needs its place least. */
-static struct co_request *last_paused(struct co_app *app) {
-    for (struct co_request *r = app->last; r != NULL; r = r->prev)
-        if (r->state == CO_REQUEST_RUNNING && co_request_paused(r))
-            return r;
-    return NULL;
-}
-
-/* One that was preempted comes back only when the others have room to grow, so that it is not
- * preempted again at once. */
-static bool has_room(const struct co_app *app, const struct co_request *r) {
-    int64_t blocks = co_request_blocks_needed(r) + (r->n_preempted > 0 ? app->n_running : 0);
-    return app->n_running < app->pair.max_seqs && blocks <= app->pair.target_blocks_free;
-}
-
-static void back_in(void *user) {
-    co_round_kick(user);
-}
-
-/* In order: the first that finds no room holds back those behind it. */
-static void admit(struct co_app *app) {
-    int64_t now_ns = ft_clock_now_ns(), wake_ns = INT64_MAX;
-    for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
-        if (r->state != CO_REQUEST_QUEUED || co_request_paused(r))
-            continue;
-        if (r->not_before_ns > now_ns) {
-            wake_ns = r->not_before_ns < wake_ns ? r->not_before_ns : wake_ns;
-            continue;
-        }
-        struct co_request *paused;
-        while (!has_room(app, r) && (paused = last_paused(app)) != NULL)
-            co_request_event(paused, CO_EVENT_PREEMPT);
-        if (!has_room(app, r))
-            break;
-        co_request_event(r, CO_EVENT_ADMIT);
-    }
-    if (wake_ns != INT64_MAX)
-        ft_rpc_timer_set(app->loop, &app->backoff_timer, wake_ns, back_in, app);
-}
-
 /* ---- what takes part ------------------------------------------------------------------------ */
 
 /* How many tokens are worth drafting for r now, and if none, why. */
@@ -103,6 +62,7 @@ static int32_t wanted_k(struct co_request *r) {
     if (k > app->pair.draft_max_len - r->n)
         k = app->pair.draft_max_len - r->n;
     if (k <= 0) {
+        r->draft_refused = true; /* the text only grows */
         r->fallback_reason = "draft context full";
         return 0;
     }
@@ -130,6 +90,8 @@ static void collect_entries(struct co_app *app) {
         FT_ASSERT(round->n_entries < app->pair.max_seqs);
         struct co_round_entry *entry = &round->entries[round->n_entries];
         struct co_plan_item *plan = &round->plans[round->n_entries++];
+        if (r->draft_refused)
+            co_request_drop_draft(r); /* it will never need it again */
         entry->request = r;
         entry->has_q = entry->lost = false;
         *plan = (struct co_plan_item){
@@ -145,53 +107,14 @@ static void collect_entries(struct co_app *app) {
     }
 }
 
-/* What the entries may hold together: all that nobody else does. */
-static void count_blocks(struct co_app *app) {
-    struct co_pair *pair = &app->pair;
-    pair->target_limits.n_blocks = pair->target_blocks_free;
-    pair->draft_limits.n_blocks = pair->draft_blocks_free;
-    for (int32_t i = 0; i < app->round.n_entries; i++) {
-        pair->target_limits.n_blocks += app->round.entries[i].request->target_blocks;
-        pair->draft_limits.n_blocks += app->round.entries[i].request->draft_blocks;
-    }
-}
-
-/* Blocks for everybody's next step: K shrinks first, then those that wait for their clients go,
- * then the last in order. False when somebody had to go. */
-static bool share_blocks(struct co_app *app) {
-    struct co_round *round = &app->round;
-    struct co_request *paused;
-    bool all_stay = true;
-    count_blocks(app);
-    while (co_plan_lack(round->plans, round->n_entries, &app->pair.target_limits) > 0 &&
-           (paused = last_paused(app)) != NULL) {
-        co_request_event(paused, CO_EVENT_PREEMPT);
-        count_blocks(app);
-        all_stay = false;
-    }
-    int32_t n_kept = co_plan_kv(round->plans, round->n_entries, &app->pair.target_limits);
-    while (round->n_entries > n_kept) {
-        co_request_event(round->entries[--round->n_entries].request, CO_EVENT_PREEMPT);
-        all_stay = false;
-    }
-    for (int32_t i = 0; i < round->n_entries; i++) {
-        struct co_request *r = round->entries[i].request;
-        app->pair.target_blocks_free += r->target_blocks - round->plans[i].target_blocks;
-        r->target_blocks = round->plans[i].target_blocks;
-        if (round->plans[i].target_full)
-            r->fallback_reason = "target KV pool full";
-    }
-    return all_stay;
-}
-
 /* Who takes part in the round, with blocks for its target step. New ones come only when nobody
  * had to go for the blocks of others. */
 static void gather(struct co_app *app) {
     collect_entries(app);
-    if (share_blocks(app)) {
-        admit(app);
+    if (co_places_share(app)) {
+        co_places_admit(app);
         collect_entries(app);
-        share_blocks(app);
+        co_places_share(app);
     }
     for (int32_t i = 0; i < app->round.n_entries; i++)
         app->round.entries[i].request->in_step = true;
@@ -199,7 +122,7 @@ static void gather(struct co_app *app) {
 
 static void plan_draft(struct co_app *app) {
     struct co_round *round = &app->round;
-    count_blocks(app);
+    co_places_count(app);
     co_plan_draft(round->plans, round->n_entries, &app->pair.draft_limits,
                   &app->pair.target_limits);
     for (int32_t i = 0; i < round->n_entries; i++) {
