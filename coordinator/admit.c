@@ -304,6 +304,7 @@ enum ft_code co_request_create(struct co_request **out, struct co_app *app,
     r->arena = arena;
     r->matched_stop = -1;
     r->stream = in->stream;
+    r->priority = in->priority;
     r->skip_special = !in->params.has_skip_special_tokens || in->params.skip_special_tokens;
     r->include_stop = in->params.include_stop_str_in_output;
     enum ft_code code = take_id(r, in->request_id, err);

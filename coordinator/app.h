@@ -83,7 +83,7 @@ struct co_app {
     const struct ft_rule *rule;
     struct co_round round;
     struct co_stats stats;
-    struct co_request *first, *last; /* all requests that have not been freed */
+    struct co_request *first, *last; /* all requests that have not been freed, in order */
     int32_t n_queued, n_running;
     uint64_t next_seq_id;
     struct co_released target_released, draft_released;

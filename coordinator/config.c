@@ -39,6 +39,12 @@ static enum ft_code check(const struct co_config *c, struct ft_err *err) {
                           "listen is '%s': beyond loopback and the connection would be neither "
                           "encrypted nor authenticated; --allow_insecure overrides",
                           c->listen);
+    for (const char *at = c->client_metadata_key; *at != 0; at++)
+        if (strchr("abcdefghijklmnopqrstuvwxyz0123456789-_.", *at) == NULL)
+            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                              "client_metadata_key is '%s': must be lower-case letters, digits, "
+                              "'-', '_' and '.'",
+                              c->client_metadata_key);
     if (c->max_num_batched_tokens < c->max_num_seqs)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "max_num_batched_tokens is %d: must be at least max_num_seqs (%d), one "

@@ -37,7 +37,7 @@ enum co_request_event {
 #define CO_STOP_IDS_MAX 64
 
 struct co_request {
-    struct co_request *next, *prev; /* in order of arrival */
+    struct co_request *next, *prev; /* in order: by priority, then by arrival */
     struct co_app *app;
     struct ft_rpc_call *call; /* NULL once gone */
     struct ft_arena *arena;
@@ -45,6 +45,8 @@ struct co_request {
     bool in_step; /* a step that names it is in flight: not freed before its reply */
     uint64_t seq_id;
     char id[CO_REQUEST_ID_MAX + 1];
+    struct ft_str client; /* whose share it counts to; empty while there is no limit */
+    int32_t priority;     /* lower is earlier */
 
     /* what was asked, checked */
     struct ft_sampling sampling;

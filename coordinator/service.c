@@ -1,6 +1,7 @@
 #include "coordinator/service.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -35,15 +36,27 @@ static void time_limit(void *user) {
     co_round_kick(app);
 }
 
+/* Behind everybody of the same or a lower priority value. */
+static void insert(struct co_app *app, struct co_request *r) {
+    struct co_request *before = app->last;
+    while (before != NULL && before->priority > r->priority)
+        before = before->prev;
+    r->prev = before;
+    r->next = before != NULL ? before->next : app->first;
+    if (r->prev != NULL)
+        r->prev->next = r;
+    else
+        app->first = r;
+    if (r->next != NULL)
+        r->next->prev = r;
+    else
+        app->last = r;
+}
+
 static void enqueue(struct co_app *app, struct co_request *r, struct ft_rpc_call *call,
                     const struct ft_wire_params *params) {
     r->call = call;
-    r->prev = app->last;
-    if (app->last != NULL)
-        app->last->next = r;
-    else
-        app->first = r;
-    app->last = r;
+    insert(app, r);
     app->n_queued++;
     ft_rpc_call_set_user(call, r);
     if (params->has_time_limit_millis)
@@ -52,24 +65,61 @@ static void enqueue(struct co_app *app, struct co_request *r, struct ft_rpc_call
                          r);
 }
 
+/* Who calls: what the metadata key says, or the address without its port. Lives with the call. */
+static struct ft_str client_of(const struct co_app *app, const struct ft_rpc_call *call) {
+    struct ft_str client = {NULL, 0};
+    if (app->config.client_metadata_key[0] != 0)
+        client = ft_rpc_call_metadata(call, app->config.client_metadata_key);
+    if (client.ptr != NULL)
+        return client;
+    client = ft_str_c(ft_rpc_call_peer(call));
+    if (strncmp(client.ptr, "unix:", 5) == 0)
+        return client;
+    for (size_t i = client.len; i > 0; i--)
+        if (client.ptr[i - 1] == ':')
+            return (struct ft_str){client.ptr, i - 1};
+    return client;
+}
+
+/* Queue and shares. On failure the client is told when to come again. */
+static enum ft_code check_limits(struct co_app *app, struct ft_rpc_call *call, struct ft_err *err) {
+    enum ft_code code = FT_OK;
+    int32_t limit = app->config.max_requests_per_client;
+    int32_t n_own = 0;
+    struct ft_str client = limit > 0 ? client_of(app, call) : (struct ft_str){NULL, 0};
+    for (struct co_request *r = app->first; limit > 0 && r != NULL; r = r->next)
+        n_own += r->state != CO_REQUEST_ENDED && ft_str_eq(r->client, client);
+    if (app->n_queued >= app->config.max_queue &&
+        (app->n_queued > 0 || app->n_running >= app->pair.max_seqs))
+        code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
+                          "%d requests are waiting, which is the limit (max_queue)", app->n_queued);
+    else if (limit > 0 && n_own >= limit)
+        code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
+                          "this client has %d requests, which is the limit "
+                          "(max_requests_per_client)",
+                          n_own);
+    if (code != FT_OK)
+        ft_rpc_call_trailer(call, "retry-after-ms", RETRY_AFTER_MS);
+    return code;
+}
+
 static enum ft_code generate(struct co_app *app, struct ft_rpc_call *call, struct ft_str message,
                              struct ft_arena *arena, struct ft_err *err) {
     struct ft_wire_generate in;
     struct co_request *r = NULL;
     enum ft_code code = ready(app, err);
-    if (code == FT_OK && app->n_queued >= app->config.max_queue &&
-        (app->n_queued > 0 || app->n_running >= app->pair.max_seqs)) {
-        ft_rpc_call_trailer(call, "retry-after-ms", RETRY_AFTER_MS);
-        code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
-                          "%d requests are waiting, which is the limit (max_queue)", app->n_queued);
-    }
+    if (code == FT_OK)
+        code = check_limits(app, call, err);
     if (code == FT_OK)
         code = ft_wire_decode_generate(message, arena, &in, err);
     if (code == FT_OK)
         code = co_request_create(&r, app, &in, arena, err);
-    if (code == FT_OK)
-        enqueue(app, r, call, &in.params);
-    return code;
+    if (code != FT_OK)
+        return code;
+    if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
+        r->client = ft_arena_str(arena, client_of(app, call));
+    enqueue(app, r, call, &in.params);
+    return FT_OK;
 }
 
 static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str message) {

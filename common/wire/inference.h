@@ -72,6 +72,7 @@ struct ft_wire_generate {     /* GenerateRequest */
     uint32_t num_speculative_tokens;
     bool has_parse_special, parse_special;
     bool has_add_special_tokens, add_special_tokens;
+    int32_t priority;
 };
 
 enum ft_wire_finish {

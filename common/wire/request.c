@@ -218,6 +218,7 @@ void ft_wire_encode_generate(const struct ft_wire_generate *in, struct ft_buf *o
     m.stream = in->stream;
     SET_OPTIONAL(&m, GENERATE_REQUEST, PARSE_SPECIAL, parse_special, in);
     SET_OPTIONAL(&m, GENERATE_REQUEST, ADD_SPECIAL_TOKENS, add_special_tokens, in);
+    m.priority = in->priority;
     if (in->has_spec_enabled) {
         spec.opt_enabled_case = FORETOKEN__V1__SPECULATIVE_PARAMS__OPT_ENABLED_ENABLED;
         spec.enabled = in->spec_enabled;
@@ -260,6 +261,7 @@ enum ft_code ft_wire_decode_generate(struct ft_str in, struct ft_arena *arena,
         decode_speculative(m->speculative_params, &made);
     GET_OPTIONAL(&made, m, parse_special);
     GET_OPTIONAL(&made, m, add_special_tokens);
+    made.priority = m->priority;
     *out = made;
     return FT_OK;
 }

@@ -36,6 +36,7 @@ static const struct {
     {{"--target_endpoint=unix:/x", "--max_num_seqs=100", "--max_num_batched_tokens=50"},
      3,
      "max_num_batched_tokens is 50"},
+    {{"--target_endpoint=unix:/x", "--client_metadata_key=X-Client"}, 2, "lower-case"},
     {{"--target_endpoint=unix:/x", "stray"}, 2, "stray"},
     {{"--target_endpoint"}, 1, "needs a value"},
 };

@@ -86,7 +86,7 @@ static void check_protoc_agrees(const char *message, struct ft_str ours, struct 
 START_TEST(decode_generate_from_protoc_reads_every_field) {
     static const char text[] =
         "request_id: 'r-\\303\\251' text: 'a\\000b' stream: true parse_special: false "
-        "add_special_tokens: true "
+        "add_special_tokens: true priority: -7 "
         "sampling_params { temperature: 0 top_p: 0.5 top_k: -1 min_p: 0.25 frequency_penalty: 1.5 "
         "presence_penalty: -1.25 repetition_penalty: 1.125 max_tokens: 7 min_tokens: 3 "
         "stop: 'x\\000y' stop: '' stop_token_ids: [5, -6, 2147483647] skip_special_tokens: false "
@@ -103,7 +103,7 @@ START_TEST(decode_generate_from_protoc_reads_every_field) {
     ck_assert_int_eq(m.input.kind, FT_WIRE_INPUT_TEXT);
     CHECK_STR(m.input.text, "a\0b");
     ck_assert(m.stream && m.has_parse_special && !m.parse_special);
-    ck_assert(m.has_add_special_tokens && m.add_special_tokens);
+    ck_assert(m.has_add_special_tokens && m.add_special_tokens && m.priority == -7);
     ck_assert(p->has_temperature && p->temperature == 0.0f && p->has_top_p && p->top_p == 0.5f);
     ck_assert(p->top_k == -1 && p->min_p == 0.25f && p->frequency_penalty == 1.5f);
     ck_assert(p->presence_penalty == -1.25f);

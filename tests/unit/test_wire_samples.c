@@ -393,6 +393,7 @@ static struct ft_wire_generate any_generate(struct sample_rng *rng, struct ft_ar
     MAYBE(num_speculative_tokens, any_u32(rng));
     MAYBE(parse_special, coin(rng));
     MAYBE(add_special_tokens, coin(rng));
+    m.priority = (int32_t)any_u32(rng);
     return m;
 }
 
@@ -402,7 +403,7 @@ static void show_generate(struct ft_buf *text, const struct ft_wire_generate *in
     show_params(text, &in->params);
     NUM(stream), NUM(has_spec_enabled), NUM(spec_enabled), NUM(has_num_speculative_tokens);
     NUM(num_speculative_tokens), NUM(has_parse_special), NUM(parse_special);
-    NUM(has_add_special_tokens), NUM(add_special_tokens);
+    NUM(has_add_special_tokens), NUM(add_special_tokens), NUM(priority);
 }
 
 static struct ft_wire_spec_stats any_spec_stats(struct sample_rng *rng, struct ft_arena *arena) {
