@@ -146,6 +146,7 @@ static void send_request(struct sim_client *c) {
         .stream = c->stream,
         .has_num_speculative_tokens = c->has_k,
         .num_speculative_tokens = c->k,
+        .priority = c->priority,
     };
     if (c->stop_id >= 0) {
         request.params.stop_token_ids = &c->stop_id;

@@ -42,6 +42,7 @@ static void random_client(struct world *world) {
     c->k = net_below(c->params.temperature > 5.0f ? 2 : 17);
     c->stream = chance(85);
     c->slow = c->stream && chance(15);
+    c->priority = chance(20) ? (int32_t)net_below(5) - 2 : 0;
     if (chance(8))
         c->cancel_after = (int32_t)net_below(20);
     if (chance(6))
