@@ -58,7 +58,7 @@ START_TEST(parse_every_sampling_flag_sets_its_field) {
                            "--seed=18446744073709551615", "--include-stop-str-in-output",
                            "--truncate-prompt-tokens=10", "--time-limit-millis=11",
                            "--no-speculation", "--num-speculative-tokens=0", "--add-special-tokens",
-                           "--request-id=r", "--no-stream"),
+                           "--request-id=r", "--no-stream", "--priority=-12"),
                      FT_OK);
     const struct ft_wire_generate *r = &opts.request;
     const struct ft_wire_params *p = &r->params;
@@ -73,6 +73,7 @@ START_TEST(parse_every_sampling_flag_sets_its_field) {
     ck_assert(p->truncate_prompt_tokens == 10 && p->has_time_limit_millis);
     ck_assert(p->time_limit_millis == 11 && r->has_spec_enabled && !r->spec_enabled);
     ck_assert(r->has_num_speculative_tokens && r->num_speculative_tokens == 0);
+    ck_assert_int_eq(r->priority, -12);
     ck_assert(r->has_add_special_tokens && r->add_special_tokens && !r->stream);
     ck_assert(ft_str_eq(opts.request_id, ft_str_c("r")));
 }
