@@ -10,8 +10,8 @@
 
 #define MODULE "worker"
 
-/* Sequences that may be held, in multiples of those of one step: a coordinator releases by a call
- * of its own, which may arrive after the step that starts the successors. */
+/* Sequences that may be held, in multiples of those of one step: a step need not name all of them,
+ * and one that is released by a call of its own may go after its successor came. */
 #define SEQS_PER_STEP_SEQ 4
 
 static enum ft_code check_params(const struct ft_worker_params *params, struct ft_err *err) {

@@ -22,7 +22,7 @@ static bool chance(uint32_t percent) {
     return net_below(100) < percent;
 }
 
-static void random_client(struct world *world) {
+static struct sim_client *random_client(struct world *world) {
     struct sim_client *c = world_client(world, (int64_t)net_below(40000) * 1000);
     int32_t lengths[] = {1 + (int32_t)net_below(10), 1 + (int32_t)net_below(60),
                          100 + (int32_t)net_below(250)};
@@ -51,6 +51,7 @@ static void random_client(struct world *world) {
         c->deadline_in_ns = (int64_t)(1 + net_below(20)) * MS;
     c->params.has_time_limit_millis = chance(5);
     c->params.time_limit_millis = 1 + net_below(20);
+    return c;
 }
 
 static void random_fault(struct world *world, bool has_draft) {
@@ -63,24 +64,26 @@ static void random_fault(struct world *world, bool has_draft) {
 
 static void run_seed(uint64_t seed) {
     net_reset(seed);
-    char seqs[32], batched[48], buffer[48], k[48];
+    char seqs[32], batched[48], buffer[48], k[48], queue[32];
+    bool short_queue = chance(15);
     struct sim_opts opts = {
         .target_blocks = chance(50) ? 0 : 40 + (int32_t)net_below(60),
         .draft_blocks = chance(50) ? 0 : 10 + (int32_t)net_below(80),
         .max_seqs = 2 + (int32_t)net_below(7),
         .step_tokens = 16 + (int32_t)net_below(120),
         .no_draft = chance(10),
-        .args = {seqs, batched, buffer, k, "--draft_step_timeout_ms=20",
+        .args = {seqs, batched, buffer, k, queue, "--draft_step_timeout_ms=20",
                  "--target_step_timeout_ms=200"},
     };
     snprintf(seqs, sizeof seqs, "--max_num_seqs=%d", 1 + (int)net_below(8));
     snprintf(batched, sizeof batched, "--max_num_batched_tokens=%d", 8 + (int)net_below(120));
     snprintf(buffer, sizeof buffer, "--stream_buffer_tokens=%d", 1 + (int)net_below(30));
     snprintf(k, sizeof k, "--num_speculative_tokens=%d", (int)net_below(9));
+    snprintf(queue, sizeof queue, "--max_queue=%d", short_queue ? (int)net_below(4) : 1024);
     world_start(&g_world, seed, &opts);
     int n_clients = 1 + (int)net_below(14);
     for (int i = 0; i < n_clients; i++)
-        random_client(&g_world);
+        random_client(&g_world)->may_be_refused = short_queue;
     int n_faults = chance(40) ? 0 : (int)net_below(5);
     for (int i = 0; i < n_faults; i++)
         random_fault(&g_world, !opts.no_draft);

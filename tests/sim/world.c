@@ -220,6 +220,10 @@ static void check_requests(struct world *world) {
         if (r->target_len >= r->n || r->draft_len > r->n)
             world_fail(world, "request %s: %d tokens, target has %d, draft %d", r->id, r->n,
                        r->target_len, r->draft_len);
+        if (r->target_len > r->target_blocks * app->pair.target_limits.block_tokens ||
+            r->draft_len > r->draft_blocks * app->pair.draft_limits.block_tokens)
+            world_fail(world, "request %s: target %d in %d blocks, draft %d in %d", r->id,
+                       r->target_len, r->target_blocks, r->draft_len, r->draft_blocks);
         if (r->stream &&
             r->out_ids.len > (size_t)app->config.stream_buffer_tokens + FT_DRAFT_LEN_MAX + 1)
             world_fail(world, "request %s buffers %zu tokens", r->id, r->out_ids.len);
