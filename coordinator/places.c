@@ -75,5 +75,6 @@ bool co_places_share(struct co_app *app) {
         if (round->plans[i].target_full)
             r->fallback_reason = "target KV pool full";
     }
+    FT_ASSERT(app->pair.target_blocks_free >= 0); /* alone, each request fits (see admit.c) */
     return all_stay;
 }
