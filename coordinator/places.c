@@ -22,8 +22,9 @@ static void back_in(void *user) {
     co_round_kick(user);
 }
 
-void co_places_admit(struct co_app *app) {
+bool co_places_admit(struct co_app *app) {
     int64_t now_ns = ft_clock_now_ns(), wake_ns = INT64_MAX;
+    bool changed = false;
     for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
         if (r->state != CO_REQUEST_QUEUED || co_request_paused(r))
             continue;
@@ -32,14 +33,18 @@ void co_places_admit(struct co_app *app) {
             continue;
         }
         struct co_request *paused;
-        while (!has_room(app, r) && (paused = last_paused(app)) != NULL)
+        while (!has_room(app, r) && (paused = last_paused(app)) != NULL) {
             co_request_event(paused, CO_EVENT_PREEMPT);
+            changed = true;
+        }
         if (!has_room(app, r))
             break;
         co_request_event(r, CO_EVENT_ADMIT);
+        changed = true;
     }
     if (wake_ns != INT64_MAX)
         ft_rpc_timer_set(app->loop, &app->backoff_timer, wake_ns, back_in, app);
+    return changed;
 }
 
 void co_places_count(struct co_app *app) {

@@ -111,8 +111,7 @@ static void collect_entries(struct co_app *app) {
  * had to go for the blocks of others. */
 static void gather(struct co_app *app) {
     collect_entries(app);
-    if (co_places_share(app)) {
-        co_places_admit(app);
+    if (co_places_share(app) && co_places_admit(app)) {
         collect_entries(app);
         co_places_share(app);
     }
