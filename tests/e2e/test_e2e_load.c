@@ -73,7 +73,7 @@ static void require_idle_pools(void) {
 }
 
 /* r7 takes 1 KiB a position: 38 blocks of 16 are one and a half requests of 400 positions. */
-START_TEST(pool_of_one_and_a_half_requests_completes_everything_with_the_same_text) {
+START_TEST(dev09_pool_of_one_and_a_half_requests_completes_everything) {
     struct cluster_opts opts = {
         .target_dir = ft_fixture_model("r7"),
         .draft_dir = ft_fixture_model("r7n"),
@@ -198,7 +198,7 @@ static int run_load(int64_t until_ns) {
     return n_ended;
 }
 
-START_TEST(sixty_four_clients_get_their_solo_text_and_leave_nothing) {
+START_TEST(dev41_sixty_four_clients_get_their_solo_text_and_leave_nothing) {
     const char *text = getenv("FORETOKEN_SOAK_SECONDS");
     int64_t seconds = text != NULL ? atoi(text) : 15;
     struct cluster_opts opts = {
@@ -247,12 +247,12 @@ int main(void) {
     Suite *suite = suite_create("e2e_load");
     TCase *tc = tcase_create("load");
     tcase_set_timeout(tc, 300);
-    tcase_add_test(tc, pool_of_one_and_a_half_requests_completes_everything_with_the_same_text);
+    tcase_add_test(tc, dev09_pool_of_one_and_a_half_requests_completes_everything);
     tcase_add_test(tc, short_request_beside_a_long_prefill_waits_at_most_two_steps);
     suite_add_tcase(suite, tc);
     TCase *soak = tcase_create("soak");
     tcase_set_timeout(soak, 7200);
-    tcase_add_test(soak, sixty_four_clients_get_their_solo_text_and_leave_nothing);
+    tcase_add_test(soak, dev41_sixty_four_clients_get_their_solo_text_and_leave_nothing);
     suite_add_tcase(suite, soak);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

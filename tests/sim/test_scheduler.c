@@ -29,7 +29,7 @@ static void begin(uint64_t seed, const struct sim_opts *opts) {
 }
 
 /* Six requests of up to 13 blocks in a pool of 20, greedy and sampled. */
-START_TEST(pool_of_one_and_a_half_requests_completes_everything_with_the_same_text) {
+START_TEST(dev09_dev70_pool_of_one_and_a_half_requests_completes_everything) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         begin(seed, &(struct sim_opts){.target_blocks = 20, .draft_blocks = 20});
         for (uint32_t i = 0; i < 6; i++) {
@@ -42,8 +42,48 @@ START_TEST(pool_of_one_and_a_half_requests_completes_everything_with_the_same_te
         }
         world_run(&g_world, 10000);
         ck_assert_uint_gt(g_world.app->stats.preemptions, 0);
+        /* What was computed again is neither a new prompt nor a hit of the prefix cache. */
+        ck_assert_uint_eq(g_world.app->stats.prompt_tokens, 600);
+        for (int i = 0; i < 6; i++)
+            ck_assert_uint_eq(g_world.clients[i].usage.cached_tokens, 0);
         world_stop(&g_world);
     }
+}
+END_TEST
+
+/* Share of the prompts of eight conversations of five turns that the prefix cache had, in percent;
+ * at the end they fill the pool to four fifths. */
+static double hit_rate(uint32_t k) {
+    enum { CONVERSATIONS = 8, TURNS = 5 };
+    struct sim_client *last[CONVERSATIONS] = {NULL};
+    uint64_t n_prompt = 0, n_cached = 0;
+    begin(1, &(struct sim_opts){.target_blocks = 160, .draft_blocks = 160});
+    for (uint32_t turn = 0; turn < TURNS; turn++)
+        for (uint32_t i = 0; i < CONVERSATIONS; i++) {
+            struct sim_client *c = add(0, i, 64, 20);
+            if (last[i] != NULL) {
+                memcpy(c->prompt, last[i]->prompt, (size_t)last[i]->n_prompt * sizeof(int32_t));
+                c->n_prompt = last[i]->n_prompt;
+                for (int32_t j = 0; j < last[i]->n_got; j++)
+                    c->prompt[c->n_prompt++] = last[i]->got[j];
+                for (int32_t j = 0; j < 20; j++)
+                    c->prompt[c->n_prompt++] = (int32_t)(turn + i);
+            }
+            c->has_k = true;
+            c->k = k;
+            last[i] = c;
+            world_run(&g_world, 10000);
+            n_prompt += c->usage.prompt_tokens;
+            n_cached += c->usage.cached_tokens;
+        }
+    world_stop(&g_world);
+    return 100.0 * (double)n_cached / (double)n_prompt;
+}
+
+START_TEST(dev67_speculation_does_not_evict_the_prefix_cache) {
+    double plain = hit_rate(0), drafting = hit_rate(8);
+    ck_assert_msg(plain > 40.0, "%g %% without speculation", plain);
+    ck_assert_msg(drafting > plain - 5.0, "%g %%, without speculation %g %%", drafting, plain);
 }
 END_TEST
 
@@ -121,7 +161,7 @@ static bool holds(int role, uint64_t seq_id) {
     return ft_kvseq_find(g_world.workers[role].worker->seqs, seq_id) != NULL;
 }
 
-START_TEST(dev63_cancelled_request_is_freed_in_both_workers_within_a_round) {
+START_TEST(dev23_dev41_cancelled_request_is_freed_in_both_workers_within_a_round) {
     begin(1, &(struct sim_opts){.max_seqs = 4});
     add(0, 1, 30, 400);
     struct sim_client *c = add(0, 2, 30, 400);
@@ -249,12 +289,13 @@ int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("scheduler");
     TCase *tc = tcase_create("scheduler");
-    tcase_add_test(tc, pool_of_one_and_a_half_requests_completes_everything_with_the_same_text);
+    tcase_add_test(tc, dev09_dev70_pool_of_one_and_a_half_requests_completes_everything);
+    tcase_add_test(tc, dev67_speculation_does_not_evict_the_prefix_cache);
     tcase_add_test(tc, full_target_pool_shrinks_k_before_anyone_is_preempted);
     tcase_add_test(tc, dev40_request_that_fits_exactly_is_served_and_one_token_more_is_refused);
     tcase_add_test(tc, full_draft_pool_is_plain_steps_and_drafts_come_back);
     tcase_add_test(tc, short_request_beside_a_long_prefill_waits_at_most_two_steps);
-    tcase_add_test(tc, dev63_cancelled_request_is_freed_in_both_workers_within_a_round);
+    tcase_add_test(tc, dev23_dev41_cancelled_request_is_freed_in_both_workers_within_a_round);
     tcase_add_test(tc, reader_that_stops_keeps_nobody_waiting);
     tcase_add_test(tc, reader_at_the_brink_of_its_buffer_goes_on);
     tcase_add_test(tc, lower_priority_value_goes_first_and_keeps_its_kv);
