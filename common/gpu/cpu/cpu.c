@@ -75,8 +75,10 @@ static void cpu_linear(struct ft_device *device, const struct ft_op_linear *op) 
 }
 
 static void cpu_rope(struct ft_device *device, const struct ft_op_rope *op) {
-    int64_t cost = (op->n_heads + 10LL * op->kv.n_heads) * op->kv.head_dim * COST_PER_NUMBER;
-    ft_pool_run(of(device)->pool, of(device)->isa->rope, op, op->n_rows, grain(cost));
+    int32_t n_items = ft_isa_rope_items(op);
+    int64_t n_numbers = (int64_t)op->n_rows * (op->n_heads + 10LL * op->kv.n_heads);
+    int64_t cost = n_numbers * op->kv.head_dim * COST_PER_NUMBER / n_items;
+    ft_pool_run(of(device)->pool, of(device)->isa->rope, op, n_items, grain(cost));
 }
 
 /* With so many items a thread there is no need for smaller ones. */

@@ -21,7 +21,7 @@ struct ft_isa {
     ft_pool_fn gather;    /* struct ft_op_gather; an item is a row */
     ft_pool_fn rmsnorm;   /* struct ft_op_rmsnorm; a row */
     ft_pool_fn linear;    /* struct ft_op_linear; see ft_isa_linear_items */
-    ft_pool_fn rope;      /* struct ft_op_rope; a row */
+    ft_pool_fn rope;      /* struct ft_op_rope; see ft_isa_rope_items */
     ft_pool_fn attention; /* struct ft_isa_attention; see ft_isa_span_items */
 };
 
@@ -43,6 +43,13 @@ static inline int32_t ft_isa_linear_items(const struct ft_op_linear *op) {
     for (int32_t i = 1; op->end != FT_LINEAR_SWIGLU && i < op->n_parts; i++)
         n += ft_isa_groups(op->parts[i].n_out);
     return n;
+}
+
+/* An item is a KV head of so many rows: keys of neighbouring positions share cache lines, which
+ * two threads would take from each other. */
+#define FT_ISA_ROPE_ROWS 16
+static inline int32_t ft_isa_rope_items(const struct ft_op_rope *op) {
+    return (op->n_rows + FT_ISA_ROPE_ROWS - 1) / FT_ISA_ROPE_ROWS * op->kv.n_heads;
 }
 
 /* Queries (a row and a head) that share a KV head and are computed together, at most; and how many
