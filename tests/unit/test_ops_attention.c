@@ -1,8 +1,10 @@
-/* Attention over paged KV on every instruction set against a plain double-precision one. */
+/* Attention over paged KV on every instruction set against a plain double-precision one, and the
+ * bits of its rows against each other. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/gpu/cpu/isa.h"
 #include "common/gpu/device.h"
@@ -148,10 +150,64 @@ START_TEST(attention_of_any_shape_matches_reference) {
 }
 END_TEST
 
+/* Run the scene's spans, or each of its rows as a span of its own in an operation of its own, and
+ * give the bits of all outputs. */
+static void run_scene(struct scene *s, const char *isa, int32_t n_threads, bool alone, float *out) {
+    char spec[64];
+    struct ft_err err = {0};
+    struct ft_device *device = NULL;
+    snprintf(spec, sizeof spec, "cpu:%s", isa);
+    ck_assert_msg(ft_device_open(&device, spec, &(struct ft_device_opts){n_threads, 50}, &err) ==
+                      FT_OK,
+                  "%s", err.text);
+    struct ft_op_attention op = {s->q,     out,  s->shape.n_heads, 0.5f, s->shape.window,
+                                 s->spans, SEQS, s->blocks,        s->kv};
+    if (!alone)
+        device->kind->ops->attention(device, &op);
+    for (int32_t seq = 0; alone && seq < SEQS; seq++)
+        for (int32_t i = 0; i < s->spans[seq].n_rows; i++) {
+            struct ft_span span = {s->spans[seq].row + i, 1, s->spans[seq].position + i,
+                                   s->spans[seq].table};
+            op.spans = &span;
+            op.n_spans = 1;
+            device->kind->ops->attention(device, &op);
+        }
+    ft_device_close(&device);
+}
+
+/* One thread takes positions as they come; several share them out in pieces that are merged, and
+ * many also get fewer queries each. */
+START_TEST(dev50_attention_of_a_row_has_the_same_bits_however_it_is_cut) {
+    uint64_t random = 11;
+    const struct ft_isa *isa;
+    for (size_t i = 0; (isa = ft_isa_at(i)) != NULL; i++) {
+        struct scene scene;
+        make_scene(&scene, shapes[_i], &random);
+        size_t n = (size_t)scene.n_rows * (size_t)(scene.shape.n_heads * scene.shape.head_dim);
+        float *whole = calloc(n, sizeof *whole), *cut = calloc(n, sizeof *cut);
+        ck_assert(whole != NULL && cut != NULL);
+        run_scene(&scene, isa->name, 1, false, whole);
+        for (int32_t n_threads = 1; n_threads <= 16; n_threads *= 4)
+            for (int alone = 0; alone < 2; alone++) {
+                memset(cut, 0xFF, n * sizeof *cut);
+                run_scene(&scene, isa->name, n_threads, alone != 0, cut);
+                ck_assert_msg(memcmp(whole, cut, n * sizeof *cut) == 0,
+                              "%s, shape %d: %d threads, rows %s", isa->name, _i, n_threads,
+                              alone != 0 ? "alone" : "together");
+            }
+        free(whole);
+        free(cut);
+        free_scene(&scene);
+    }
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("ops_attention");
     TCase *tcase = tcase_create("reference");
     tcase_add_loop_test(tcase, attention_of_any_shape_matches_reference, 0,
+                        sizeof shapes / sizeof shapes[0]);
+    tcase_add_loop_test(tcase, dev50_attention_of_a_row_has_the_same_bits_however_it_is_cut, 0,
                         sizeof shapes / sizeof shapes[0]);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

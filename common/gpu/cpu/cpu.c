@@ -1,6 +1,7 @@
 #include "common/gpu/cpu/cpu.h"
 
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,14 @@ struct cpu_device {
     const struct ft_isa *isa;
     struct ft_pool *pool;
     int64_t page_bytes;
+    float *parts;            /* PARTS_BYTES, for attention that is cut by stretches */
+    _Atomic int32_t *n_left; /* [PORTIONS_MAX] */
 };
+
+/* Room for partial results of attention. An operation that needs more is not cut by stretches,
+ * which is a matter of speed alone; it has work enough for many threads then. */
+#define PARTS_BYTES ((size_t)4 << 20)
+#define PORTIONS_MAX 8192
 
 static struct cpu_device *of(struct ft_device *device) {
     return (struct cpu_device *)device;
@@ -67,16 +75,75 @@ static void cpu_linear(struct ft_device *device, const struct ft_op_linear *op) 
 }
 
 static void cpu_rope(struct ft_device *device, const struct ft_op_rope *op) {
-    int64_t cost = (op->n_heads + 10LL * op->kv.n_heads) * op->kv.head_dim * COST_PER_NUMBER;
-    ft_pool_run(of(device)->pool, of(device)->isa->rope, op, op->n_rows, grain(cost));
+    int32_t n_items = ft_isa_rope_items(op);
+    int64_t n_numbers = (int64_t)op->n_rows * (op->n_heads + 10LL * op->kv.n_heads);
+    int64_t cost = n_numbers * op->kv.head_dim * COST_PER_NUMBER / n_items;
+    ft_pool_run(of(device)->pool, of(device)->isa->rope, op, n_items, grain(cost));
+}
+
+/* With so many items a thread there is no need for smaller ones. */
+#define ITEMS_PER_THREAD 8
+#define ITEMS_PER_THREAD_MIN 3
+
+static int32_t count_portions(const struct ft_isa_attention *job) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < job->op->n_spans; i++)
+        n += ft_isa_span_portions(job, &job->op->spans[i]);
+    return n;
+}
+
+static int32_t count_items(const struct ft_isa_attention *job) {
+    int32_t n = 0;
+    for (int32_t i = 0; i < job->op->n_spans; i++)
+        n += ft_isa_span_items(job, &job->op->spans[i]);
+    return n;
+}
+
+/* Parts per query that the operation can be cut into; 0: there is no room for them. */
+static int32_t stretches_of(const struct ft_op_attention *op) {
+    int32_t n_max = 0;
+    size_t n_rows = 0;
+    for (int32_t i = 0; i < op->n_spans; i++) {
+        int32_t first, n;
+        ft_isa_span_stretches(op, &op->spans[i], &first, &n);
+        n_max = n > n_max ? n : n_max;
+        n_rows += (size_t)op->spans[i].n_rows;
+    }
+    size_t query_bytes =
+        (size_t)n_max * (size_t)ft_isa_part_floats(op->kv.head_dim) * sizeof(float);
+    return n_rows * (size_t)op->n_heads * query_bytes <= PARTS_BYTES ? n_max : 0;
+}
+
+/* Few rows share their reads of keys and values, and are cut by positions to give every thread
+ * its share; where that is not enough they are cut into fewer queries as well. */
+static struct ft_isa_attention cut_attention(struct cpu_device *cpu,
+                                             const struct ft_op_attention *op) {
+    struct ft_isa_attention job = {.op = op, .parts = cpu->parts, .n_left = cpu->n_left};
+    int32_t n_threads = ft_pool_n_threads(cpu->pool);
+    if (n_threads == 1)
+        return job;
+    if (count_items(&job) < ITEMS_PER_THREAD * n_threads)
+        job.n_stretches = stretches_of(op);
+    job.small = count_items(&job) < ITEMS_PER_THREAD_MIN * n_threads;
+    if (count_portions(&job) > PORTIONS_MAX)
+        job.n_stretches = 0;
+    int32_t at = 0;
+    for (int32_t i = 0; job.n_stretches > 0 && i < op->n_spans; i++) {
+        int32_t first, n, n_portions = ft_isa_span_portions(&job, &op->spans[i]);
+        ft_isa_span_stretches(op, &op->spans[i], &first, &n);
+        while (n_portions-- > 0)
+            atomic_store_explicit(&job.n_left[at++], n, memory_order_relaxed);
+    }
+    return job;
 }
 
 static void cpu_attention(struct ft_device *device, const struct ft_op_attention *op) {
-    int64_t n_positions = 0, n_items = ft_isa_attention_items(op);
+    struct ft_isa_attention job = cut_attention(of(device), op);
+    int64_t n_positions = 0, n_items = count_items(&job);
     for (int32_t i = 0; i < op->n_spans; i++)
         n_positions += op->spans[i].position + op->spans[i].n_rows;
     int64_t cost = n_positions * op->kv.n_heads * op->kv.head_dim * 2 / n_items;
-    ft_pool_run(of(device)->pool, of(device)->isa->attention, op, (int32_t)n_items, grain(cost));
+    ft_pool_run(of(device)->pool, of(device)->isa->attention, &job, (int32_t)n_items, grain(cost));
 }
 
 static const struct ft_ops cpu_ops = {cpu_gather, cpu_angles, cpu_rmsnorm,
@@ -96,6 +163,12 @@ static const struct ft_isa *find_isa(const char *variant, struct ft_err *err) {
     return NULL;
 }
 
+static void free_device(struct cpu_device *cpu) {
+    free(cpu->parts);
+    free((void *)cpu->n_left);
+    free(cpu);
+}
+
 static enum ft_code cpu_open(struct ft_device **out, const char *variant,
                              const struct ft_device_opts *opts, struct ft_err *err) {
     const struct ft_isa *isa = find_isa(variant, err);
@@ -104,12 +177,18 @@ static enum ft_code cpu_open(struct ft_device **out, const char *variant,
     struct cpu_device *cpu = calloc(1, sizeof *cpu);
     if (cpu == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, "cpu", "no memory for the device");
-    enum ft_code code = ft_pool_create(&cpu->pool, opts->n_threads, opts->idle_spin_us, err);
+    cpu->device.kind = &ft_cpu_device;
+    cpu->parts = aligned_alloc(64, PARTS_BYTES); /* pages are taken when first written */
+    cpu->n_left = calloc(PORTIONS_MAX, sizeof *cpu->n_left);
+    enum ft_code code = FT_OK;
+    if (cpu->parts == NULL || cpu->n_left == NULL)
+        code = ft_err_set(err, FT_E_PROC_MEMORY, "cpu", "no memory for the device");
+    else
+        code = ft_pool_create(&cpu->pool, opts->n_threads, opts->idle_spin_us, err);
     if (code != FT_OK) {
-        free(cpu);
+        free_device(cpu);
         return code;
     }
-    cpu->device.kind = &ft_cpu_device;
     cpu->isa = isa;
     cpu->page_bytes = sysconf(_SC_PAGESIZE);
     *out = &cpu->device;
@@ -118,7 +197,7 @@ static enum ft_code cpu_open(struct ft_device **out, const char *variant,
 
 static void cpu_close(struct ft_device *device) {
     ft_pool_destroy(&of(device)->pool);
-    free(device);
+    free_device(of(device));
 }
 
 static void cpu_describe(const struct ft_device *device, char text[FT_DEVICE_TEXT_MAX]) {
