@@ -13,7 +13,7 @@
 #include "support/cluster.h"
 #include "support/fixtures.h"
 
-enum { PROMPTS = 96, PROMPT_LEN = 32, LEN = 192, TESTS = 24, TOGETHER = 32 };
+enum { PROMPTS = 96, PROMPT_LEN = 32, LEN = 192, TESTS = 16, TOGETHER = 32 };
 
 static struct cluster g_cluster;
 static struct gen g_gens[TOGETHER];
