@@ -1,4 +1,4 @@
-/* Cost of one acceptance decision: the rule `standard` on K drafts, by vocabulary and sampling.
+/* Cost of one acceptance decision by a rule on K drafts, by vocabulary and sampling.
  * Rows are synthetic (a peaked distribution over a noisy floor, as a language model's are), q is
  * drawn from the real draft transform, so that the mix of acceptances and residuals is natural.
  * The rows of a few rounds are used in turn; they fit no L1, as in service. */
@@ -79,8 +79,9 @@ static void drain(struct fixture *f) {
 /* Draft as the worker would: the same transforms, tokens from q. */
 static void draft(struct fixture *f, const struct ft_sampling *sampling,
                   const struct ft_counts *counts) {
-    for (uint64_t r = 0; r < N_ROUNDS; r++)
-        for (uint64_t k = 0; k < K_MAX; k++) {
+    struct ft_sampling drafter = *sampling;
+    for (drafter.seed = 0; drafter.seed < N_ROUNDS; drafter.seed++)
+        for (uint64_t r = drafter.seed, k = 0; k < K_MAX; k++) {
             for (uint32_t id = 0; id < (uint32_t)f->n_vocab; id++)
                 f->q[r][k][id] = logit(r * 100 + k, id, 40);
             struct ft_row_context context = {.sampling = sampling,
@@ -90,8 +91,7 @@ static void draft(struct fixture *f, const struct ft_sampling *sampling,
             if (ft_transform_row(f->transform, f->q[r][k], f->n_vocab, &context, f->q[r][k],
                                  NULL) != FT_OK)
                 must(NULL);
-            f->draft[r][k] = ft_transform_draw(
-                f->q[r][k], f->n_vocab, ft_philox_uniform(9, r * 10 + k, FT_PHILOX_PROPOSE, 0));
+            f->draft[r][k] = ft_rule_propose(&drafter, f->q[r][k], f->n_vocab, 100 + k, (int32_t)k);
         }
 }
 
@@ -109,7 +109,8 @@ static struct timing measure(struct fixture *f, const struct ft_rule *rule,
     while (ft_clock_now_ns() - start < BUDGET_NS) {
         int64_t pass = ft_clock_now_ns();
         for (size_t r = 0; r < N_ROUNDS; r++) {
-            sampling.seed = (uint64_t)n++;
+            sampling.seed = sampling.coupled ? r : (uint64_t)n; /* the drafter's noise */
+            n++;
             struct ft_round round = {.sampling = &sampling,
                                      .counts = counts,
                                      .position = 100,
@@ -118,7 +119,8 @@ static struct timing measure(struct fixture *f, const struct ft_rule *rule,
                                      .p_rows = (const float *const *)f->p[r],
                                      .n_vocab = f->n_vocab,
                                      .q_rows = (const float *const *)f->q[r],
-                                     .n_vocab_draft = f->n_vocab};
+                                     .n_vocab_draft = f->n_vocab,
+                                     .lenience = 0.5f};
             if (rule->decide(f->transform, &round, &verdict, &err) != FT_OK) {
                 fprintf(stderr, "bench_accept: %s\n", err.text);
                 exit(70);
@@ -132,12 +134,17 @@ static struct timing measure(struct fixture *f, const struct ft_rule *rule,
                            (double)accepted / (double)n};
 }
 
-int main(void) {
+int main(int argc, char **argv) {
     static const int32_t vocabularies[] = {4096, 8192, 128256};
     static const int32_t lengths[] = {0, 1, 4, 8};
     static const char *const names[] = {"greedy", "T=1", "T=0.8 top_k=50 top_p=0.9 penalties",
                                         "T=0.8 top_p=0.95"};
-    const struct ft_rule *rule = ft_rule_find("standard");
+    const struct ft_rule *rule = ft_rule_find(argc > 1 ? argv[1] : "standard");
+    if (rule == NULL || rule->blind) {
+        fprintf(stderr, "usage: bench_accept [standard|coupled|block|lenient]\n");
+        return 64;
+    }
+    printf("rule %s, ", rule->name);
     printf("us per decide (mean), tokens accepted in brackets\n%7s  %-36s", "vocab", "sampling");
     for (size_t k = 0; k < 4; k++)
         printf("%12s%d   ", "K=", lengths[k]);
@@ -149,6 +156,7 @@ int main(void) {
             struct ft_sampling sampling = ft_sampling_default();
             if (mode == 0)
                 sampling.temperature = 0;
+            sampling.coupled = rule->coupled;
             if (mode >= 2)
                 sampling.temperature = 0.8f;
             if (mode == 2) {

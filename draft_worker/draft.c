@@ -2,8 +2,7 @@
 
 #include <stdlib.h>
 
-#include "common/spec/philox.h"
-#include "common/spec/transform.h"
+#include "common/spec/rule.h"
 #include "common/worker/step.h"
 
 #define MODULE "draft"
@@ -15,6 +14,7 @@ struct drafting {
     struct ft_sampling sampling;
     struct ft_counts *counts; /* NULL without penalties */
     bool greedy;
+    bool leaves_q; /* writes its q rows to the region */
     int32_t ids[FT_DRAFT_LEN_MAX];
     int32_t n_ids;
     int32_t position; /* absolute, of the next token */
@@ -79,6 +79,10 @@ static bool is_greedy(const struct ft_wire_seq_step *in) {
     return !in->has_sampling || ft_sampling_is_greedy(&in->sampling);
 }
 
+static bool leaves_q(const struct ft_wire_seq_step *in) {
+    return in->has_sampling && ft_rule_reads_q(&in->sampling);
+}
+
 static enum ft_code plan(const struct ft_worker *worker, const struct ft_wire_seq_step *in,
                          struct ft_step_need *need, struct ft_err *err) {
     (void)worker;
@@ -95,7 +99,7 @@ static enum ft_code plan(const struct ft_worker *worker, const struct ft_wire_se
     int32_t n = (int32_t)in->draft_len;
     *need = (struct ft_step_need){
         .n_logits = n > 0 ? 1 : 0,
-        .n_rows = is_greedy(in) ? 0 : n,
+        .n_rows = leaves_q(in) ? n : 0,
         .n_reserve = n > 1 ? n - 1 : 0, /* the last drafted token is not fed */
         .n_drafted = n,
     };
@@ -124,6 +128,7 @@ static enum ft_code begin(struct ft_worker *worker, struct ft_step_seq *s, int32
         .s = s,
         .sampling = s->in->has_sampling ? s->in->sampling : ft_sampling_default(),
         .greedy = is_greedy(s->in),
+        .leaves_q = leaves_q(s->in),
         .position = ft_kvseq_len(s->seq),
     };
     if (d->greedy)
@@ -134,7 +139,7 @@ static enum ft_code begin(struct ft_worker *worker, struct ft_step_seq *s, int32
     return count_tokens(worker, d, err);
 }
 
-/* The next token of one sequence from its logits; a sampled one leaves q in its region row. */
+/* The next token of one sequence from its logits; q goes to its region row if a rule reads it. */
 static enum ft_code propose(struct ft_worker *worker, const struct ft_step *step,
                             struct drafting *d, const float *logits, struct ft_err *err) {
     struct role_state *state = worker->role_state;
@@ -150,13 +155,14 @@ static enum ft_code propose(struct ft_worker *worker, const struct ft_step *step
         code =
             ft_transform_argmax(state->transform, logits, worker->vocab_size, &context, &id, err);
     } else {
-        float *q = ft_region_row_mut(worker->region, step->generation,
-                                     (int64_t)d->s->out->first_row + d->n_ids);
+        float *q = ft_transform_scratch(state->transform, 0);
+        if (d->leaves_q)
+            q = ft_region_row_mut(worker->region, step->generation,
+                                  (int64_t)d->s->out->first_row + d->n_ids);
         code = ft_transform_row(state->transform, logits, worker->vocab_size, &context, q, err);
         if (code == FT_OK)
-            id = ft_transform_draw(
-                q, worker->vocab_size,
-                ft_philox_uniform(d->sampling.seed, (uint64_t)d->position, FT_PHILOX_PROPOSE, 0));
+            id = ft_rule_propose(&d->sampling, q, worker->vocab_size, (uint64_t)d->position,
+                                 d->n_ids);
         if (code == FT_OK && id < 0)
             code = ft_err_set(err, FT_E_REQ_NUMERIC, MODULE, "nothing to draw from");
     }

@@ -170,14 +170,14 @@ CLONED double ft_rowmath_sum_min(const float *x, const float *y, size_t n) {
     return sum;
 }
 
-CLONED struct ft_rowmath_residual ft_rowmath_residual(const float *p, const float *q, size_t n,
-                                                      float *out) {
+CLONED struct ft_rowmath_residual ft_rowmath_residual(const float *p, float p_scale, const float *q,
+                                                      float q_scale, size_t n, float *out) {
     int32_t bad = 0;
     for (size_t i = 0; i < n; i++) {
         float mass = q[i];
         bad |= !(mass >= 0.0f); /* true for a NaN too */
         bad |= !(mass < INFINITY);
-        float excess = p[i] - mass;
+        float excess = p[i] * p_scale - mass * q_scale;
         out[i] = excess > 0.0f ? excess : 0.0f;
     }
     struct ft_rowmath_residual result = {.valid = bad == 0};

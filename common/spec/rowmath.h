@@ -57,9 +57,9 @@ struct ft_rowmath_residual {
     double q_sum; /* of q */
     bool valid;   /* every q is finite and not negative */
 };
-/* out[i] = max(0, p[i] - q[i]). out may be p. */
-struct ft_rowmath_residual ft_rowmath_residual(const float *p, const float *q, size_t n,
-                                               float *out);
+/* out[i] = max(0, p_scale * p[i] - q_scale * q[i]). out may be p. */
+struct ft_rowmath_residual ft_rowmath_residual(const float *p, float p_scale, const float *q,
+                                               float q_scale, size_t n, float *out);
 
 #ifdef __cplusplus
 }

@@ -26,7 +26,10 @@ struct ft_round {
     int32_t n_vocab_draft;
     const int32_t *banned; /* ids banned while min_tokens is not reached */
     size_t n_banned;
-    int32_t n_banned_rows; /* the first so many rows ban them */
+    int32_t n_banned_rows;        /* the first so many rows ban them */
+    float lenience;               /* of the rule `lenient`: (0, 1] */
+    const float *synthetic_rates; /* of the rule `synthetic`: [n_draft], the chance that a draft
+                                     is accepted once those before it are */
 };
 
 struct ft_verdict {
@@ -38,8 +41,11 @@ struct ft_verdict {
 
 struct ft_rule {
     const char *name;
-    bool lossy;
-    /* Rows after the first rejection depend on a token that is not there: they are not looked at.
+    bool lossy;   /* what is sampled may not have the target's distribution */
+    bool coupled; /* draws with Gumbel noise, and the drafter is to use the same */
+    bool blind;   /* drafts are accepted whatever the target says of them: for benchmarks */
+    /* Rows after the first rejection depend on a token that is not there: they are not looked at
+     * (by `block`: rows after a draft that cannot be accepted).
      * A drafted id outside the target's vocabulary is a rejected draft.
      * fail FT_E_REQ_NUMERIC names the row; FT_E_REQ_INVALID: everything banned;
      *      FT_E_PEER_PROTOCOL: q cannot be what the draft was drawn from (a value not finite or
@@ -57,6 +63,16 @@ const struct ft_rule *ft_rule_at(size_t index);
 
 /* What row index of a round sees: counts, the drafts before it, the bans in force. */
 struct ft_row_context ft_rule_row_context(const struct ft_round *round, int32_t index);
+
+/* Does a drafter that samples so leave q rows? Not when it is greedy, nor under `coupled`, whose
+ * rule compares tokens alone. */
+bool ft_rule_reads_q(const struct ft_sampling *draft_sampling);
+
+/* The drafter's own draw from q, of the token at position, the index-th of its round.
+ * The index makes a draw of its own of a position that is drafted again: rules may have looked at
+ * what was drafted there before. -1 when q has nothing positive. */
+int32_t ft_rule_propose(const struct ft_sampling *draft_sampling, const float *q, int32_t n_vocab,
+                        uint64_t position, int32_t index);
 
 /* The probability that a token drawn from q is accepted against p: the sum of min(p, q) over the
  * ids that both have. For measurements. */

@@ -12,6 +12,20 @@ extern "C" {
 #endif
 
 extern const struct ft_rule ft_rule_standard;
+extern const struct ft_rule ft_rule_coupled;
+extern const struct ft_rule ft_rule_block;
+extern const struct ft_rule ft_rule_lenient;
+extern const struct ft_rule ft_rule_synthetic;
+
+/* What the rules share. The row of a failure is named in err. */
+enum ft_code ft_rule_row(struct ft_transform *transform, const struct ft_round *round,
+                         int32_t index, float *probs, struct ft_err *err);
+/* Temperature 0: a draft is accepted when it is the argmax. */
+enum ft_code ft_rule_greedy(struct ft_transform *transform, const struct ft_round *round,
+                            struct ft_verdict *out, struct ft_err *err);
+/* Algorithm 1 of Leviathan et al. with q scaled by lenience (rule_standard.c). */
+enum ft_code ft_rule_sampled(struct ft_transform *transform, const struct ft_round *round,
+                             float lenience, struct ft_verdict *out, struct ft_err *err);
 
 #ifdef __cplusplus
 }

@@ -87,8 +87,10 @@ static enum ft_code first_bad_logit(const float *row, int32_t n_vocab, struct ft
 }
 
 static bool has_edits(const struct ft_row_context *context) {
-    return context->sampling->n_bias != 0 || context->n_banned != 0 ||
-           (ft_sampling_has_penalties(context->sampling) &&
+    const struct ft_sampling *sampling = context->sampling;
+    return sampling->n_bias != 0 || context->n_banned != 0 || sampling->n_allowed != 0 ||
+           sampling->n_banned != 0 ||
+           (ft_sampling_has_penalties(sampling) &&
             (context->n_drafted != 0 || ft_counts_size(context->counts) != 0));
 }
 
@@ -136,8 +138,60 @@ static void edit_penalties(const struct ft_row_context *context, const float *lo
     }
 }
 
-/* The row after bias, penalties and bans, in *row: logits itself when none apply. Bans come last,
- * which is the same as first, since -inf stays -inf. */
+/* -inf to each id of the list. A value that is no logit would be hidden by it: an error. */
+static enum ft_code ban(const float *logits, int32_t n_vocab, const int32_t *ids, size_t n,
+                        float *row, struct ft_err *err) {
+    for (size_t i = 0; i < n; i++) {
+        int32_t id = ids[i];
+        if (id < 0 || id >= n_vocab)
+            continue;
+        if (is_bad(logits[id]))
+            return bad_logit(id, logits[id], err);
+        row[id] = -INFINITY;
+    }
+    return FT_OK;
+}
+
+/* -inf to each id that is not in the list, which ascends; the same. */
+static enum ft_code ban_others(const float *logits, int32_t n_vocab, const int32_t *ids, size_t n,
+                               float *row, struct ft_err *err) {
+    size_t at = 0;
+    for (int32_t id = 0; id < n_vocab; id++) {
+        while (at < n && ids[at] < id)
+            at++;
+        if (at < n && ids[at] == id)
+            continue;
+        if (is_bad(logits[id]))
+            return bad_logit(id, logits[id], err);
+        row[id] = -INFINITY;
+    }
+    return FT_OK;
+}
+
+static bool ascending_has(const int32_t *ids, size_t n, int32_t id) {
+    size_t low = 0, high = n;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (ids[middle] < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < n && ids[low] == id;
+}
+
+bool ft_row_allows(const struct ft_row_context *context, int32_t id) {
+    const struct ft_sampling *sampling = context->sampling;
+    for (size_t i = 0; i < context->n_banned; i++)
+        if (context->banned[i] == id)
+            return false;
+    if (sampling->n_allowed != 0 && !ascending_has(sampling->allowed, sampling->n_allowed, id))
+        return false;
+    return !ascending_has(sampling->banned, sampling->n_banned, id);
+}
+
+/* The row after bias, penalties and masks, in *row: logits itself when none apply. Masks come
+ * last, which is the same as first, since -inf stays -inf. */
 static enum ft_code edit(struct ft_transform *transform, const float *logits, int32_t n_vocab,
                          const struct ft_row_context *context, const float **row,
                          struct ft_err *err) {
@@ -155,16 +209,14 @@ static enum ft_code edit(struct ft_transform *transform, const float *logits, in
     }
     if (ft_sampling_has_penalties(sampling))
         edit_penalties(context, logits, n_vocab, edited);
-    for (size_t i = 0; i < context->n_banned; i++) {
-        int32_t id = context->banned[i];
-        if (id < 0 || id >= n_vocab)
-            continue;
-        if (is_bad(logits[id])) /* the ban would hide it */
-            return bad_logit(id, logits[id], err);
-        edited[id] = -INFINITY;
-    }
-    *row = edited;
-    return FT_OK;
+    enum ft_code code = ban(logits, n_vocab, context->banned, context->n_banned, edited, err);
+    if (code == FT_OK)
+        code = ban(logits, n_vocab, sampling->banned, sampling->n_banned, edited, err);
+    if (code == FT_OK && sampling->n_allowed != 0)
+        code = ban_others(logits, n_vocab, sampling->allowed, sampling->n_allowed, edited, err);
+    if (code == FT_OK)
+        *row = edited;
+    return code;
 }
 
 /* A row after its edits; transform->maxima is of it. */

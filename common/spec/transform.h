@@ -52,6 +52,9 @@ struct ft_row_context {
     size_t n_banned;
 };
 
+/* Do the masks leave id? */
+bool ft_row_allows(const struct ft_row_context *context, int32_t id);
+
 /* in   logits  [n_vocab] f32
  * out  probs   [n_vocab] f32, sums to 1 within 1e-5; may be the same memory as logits. Greedy
  *              sampling (temperature 0) gives a one-hot row.

@@ -60,16 +60,30 @@ struct ft_wire_params { /* SamplingParams */
     const struct ft_bias *logit_bias; /* in the order of the message, repeated ids and all */
     size_t n_logit_bias;
     uint32_t truncate_prompt_tokens, time_limit_millis;
+    const int32_t *allowed_token_ids, *banned_token_ids; /* in the order of the message */
+    size_t n_allowed_token_ids, n_banned_token_ids;
+};
+
+struct ft_wire_spec { /* SpeculativeParams, but for what struct ft_wire_generate has of it */
+    bool has_lenience, has_synthetic_acceptance_length, has_draft_temperature, has_draft_top_k,
+        has_draft_top_p;
+    struct ft_str rejection_sample_method; /* empty: not set; decoded: any bytes */
+    float lenience, synthetic_acceptance_length;
+    const float *synthetic_acceptance_rates;
+    size_t n_synthetic_acceptance_rates;
+    float draft_temperature, draft_top_p;
+    int32_t draft_top_k;
 };
 
 struct ft_wire_generate {     /* GenerateRequest */
     struct ft_str request_id; /* decoded: valid UTF-8; other text is the coordinator's to check */
     struct ft_wire_prompt input;
     struct ft_wire_params params;
-    bool stream;
+    bool stream, return_prompt_token_ids;
     bool has_spec_enabled, spec_enabled;
     bool has_num_speculative_tokens;
     uint32_t num_speculative_tokens;
+    struct ft_wire_spec spec;
     bool has_parse_special, parse_special;
     bool has_add_special_tokens, add_special_tokens;
     int32_t priority;
@@ -110,6 +124,11 @@ struct ft_wire_generated { /* GenerateResponse */
     bool has_speculative;
     struct ft_wire_spec_stats speculative;
     struct ft_str request_id;
+    const struct ft_logprobs *logprobs, *prompt_logprobs;
+    size_t n_logprobs, n_prompt_logprobs;
+    const int32_t *prompt_token_ids;
+    size_t n_prompt_token_ids;
+    uint32_t index;
 };
 
 struct ft_wire_tokenize {        /* TokenizeRequest */

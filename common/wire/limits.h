@@ -12,7 +12,6 @@ extern "C" {
 #define FT_WIRE_TOKENS_MAX (1 << 20) /* tokens of a list: the longest context of a known model */
 #define FT_WIRE_STEP_SEQS_MAX 4096   /* sequences of a step: past any max_num_seqs */
 #define FT_WIRE_LIST_MAX 65536       /* entries of any other list */
-#define FT_WIRE_BIAS_MAX 1024        /* biased tokens of a draft step, as of logit_bias */
 #define FT_WIRE_FINGERPRINT_BYTES 32 /* SHA-256 */
 
 #ifdef __cplusplus

@@ -123,6 +123,10 @@ static void encode_params(const struct ft_wire_params *in, struct ft_buf *out) {
     m.min_tokens = in->min_tokens;
     m.n_stop_token_ids = in->n_stop_token_ids;
     m.stop_token_ids = (int32_t *)(uintptr_t)in->stop_token_ids;
+    m.n_allowed_token_ids = in->n_allowed_token_ids;
+    m.allowed_token_ids = (int32_t *)(uintptr_t)in->allowed_token_ids;
+    m.n_banned_token_ids = in->n_banned_token_ids;
+    m.banned_token_ids = (int32_t *)(uintptr_t)in->banned_token_ids;
     m.ignore_eos = in->ignore_eos;
     m.include_stop_str_in_output = in->include_stop_str_in_output;
 
@@ -193,6 +197,12 @@ static enum ft_code decode_params(const Foretoken__V1__SamplingParams *m, struct
                                   struct ft_wire_params *out, struct ft_err *err) {
     enum ft_code code = ft_pb_check_count("SamplingParams.stop_token_ids", m->n_stop_token_ids,
                                           FT_WIRE_LIST_MAX, err);
+    if (code == FT_OK)
+        code = ft_pb_check_count("SamplingParams.allowed_token_ids", m->n_allowed_token_ids,
+                                 FT_WIRE_LIST_MAX, err);
+    if (code == FT_OK)
+        code = ft_pb_check_count("SamplingParams.banned_token_ids", m->n_banned_token_ids,
+                                 FT_WIRE_LIST_MAX, err);
     if (code != FT_OK)
         return code;
     decode_optional_params(m, out);
@@ -203,41 +213,77 @@ static enum ft_code decode_params(const Foretoken__V1__SamplingParams *m, struct
     out->min_tokens = m->min_tokens;
     out->stop_token_ids = m->stop_token_ids;
     out->n_stop_token_ids = m->n_stop_token_ids;
+    out->allowed_token_ids = m->allowed_token_ids;
+    out->n_allowed_token_ids = m->n_allowed_token_ids;
+    out->banned_token_ids = m->banned_token_ids;
+    out->n_banned_token_ids = m->n_banned_token_ids;
     out->ignore_eos = m->ignore_eos;
     out->include_stop_str_in_output = m->include_stop_str_in_output;
     code = decode_stop(m, arena, out, err);
     return code != FT_OK ? code : decode_logit_bias(m, arena, out, err);
 }
 
+/* ---- speculative parameters ----------------------------------------------------------------- */
+
+static void encode_spec(const struct ft_wire_generate *request, struct ft_buf *out) {
+    Foretoken__V1__SpeculativeParams m = FORETOKEN__V1__SPECULATIVE_PARAMS__INIT;
+    const struct ft_wire_spec *in = &request->spec;
+    if (request->has_spec_enabled) {
+        m.opt_enabled_case = FORETOKEN__V1__SPECULATIVE_PARAMS__OPT_ENABLED_ENABLED;
+        m.enabled = request->spec_enabled;
+    }
+    SET_OPTIONAL(&m, SPECULATIVE_PARAMS, NUM_SPECULATIVE_TOKENS, num_speculative_tokens, request);
+    SET_OPTIONAL(&m, SPECULATIVE_PARAMS, LENIENCE, lenience, in);
+    SET_OPTIONAL(&m, SPECULATIVE_PARAMS, SYNTHETIC_ACCEPTANCE_LENGTH, synthetic_acceptance_length,
+                 in);
+    SET_OPTIONAL(&m, SPECULATIVE_PARAMS, DRAFT_TEMPERATURE, draft_temperature, in);
+    SET_OPTIONAL(&m, SPECULATIVE_PARAMS, DRAFT_TOP_K, draft_top_k, in);
+    SET_OPTIONAL(&m, SPECULATIVE_PARAMS, DRAFT_TOP_P, draft_top_p, in);
+    m.rejection_sample_method = FT_PB_BYTES(in->rejection_sample_method);
+    m.n_synthetic_acceptance_rates = in->n_synthetic_acceptance_rates;
+    m.synthetic_acceptance_rates = (float *)(uintptr_t)in->synthetic_acceptance_rates;
+    struct ft_buf spec;
+    ft_buf_init(&spec, 0);
+    ft_pb_pack(&m.base, &spec);
+    if (spec.len > 0 || spec.failed)
+        ft_pb_pack_buf(&foretoken__v1__generate_request__descriptor, "speculative_params", &spec,
+                       out);
+}
+
+static enum ft_code decode_spec(const Foretoken__V1__SpeculativeParams *m,
+                                struct ft_wire_generate *request, struct ft_err *err) {
+    struct ft_wire_spec *out = &request->spec;
+    if (m->opt_enabled_case != 0) {
+        request->has_spec_enabled = true;
+        request->spec_enabled = m->enabled;
+    }
+    GET_OPTIONAL(request, m, num_speculative_tokens);
+    GET_OPTIONAL(out, m, lenience);
+    GET_OPTIONAL(out, m, synthetic_acceptance_length);
+    GET_OPTIONAL(out, m, draft_temperature);
+    GET_OPTIONAL(out, m, draft_top_k);
+    GET_OPTIONAL(out, m, draft_top_p);
+    out->rejection_sample_method = FT_PB_STR(m->rejection_sample_method);
+    out->synthetic_acceptance_rates = m->synthetic_acceptance_rates;
+    out->n_synthetic_acceptance_rates = m->n_synthetic_acceptance_rates;
+    return ft_pb_check_count("SpeculativeParams.synthetic_acceptance_rates",
+                             m->n_synthetic_acceptance_rates, FT_WIRE_LIST_MAX, err);
+}
+
 /* ---- GenerateRequest ------------------------------------------------------------------------ */
 
 void ft_wire_encode_generate(const struct ft_wire_generate *in, struct ft_buf *out) {
     Foretoken__V1__GenerateRequest m = FORETOKEN__V1__GENERATE_REQUEST__INIT;
-    Foretoken__V1__SpeculativeParams spec = FORETOKEN__V1__SPECULATIVE_PARAMS__INIT;
     m.request_id = FT_PB_BYTES(in->request_id);
     m.stream = in->stream;
+    m.return_prompt_token_ids = in->return_prompt_token_ids;
     SET_OPTIONAL(&m, GENERATE_REQUEST, PARSE_SPECIAL, parse_special, in);
     SET_OPTIONAL(&m, GENERATE_REQUEST, ADD_SPECIAL_TOKENS, add_special_tokens, in);
     m.priority = in->priority;
-    if (in->has_spec_enabled) {
-        spec.opt_enabled_case = FORETOKEN__V1__SPECULATIVE_PARAMS__OPT_ENABLED_ENABLED;
-        spec.enabled = in->spec_enabled;
-    }
-    SET_OPTIONAL(&spec, SPECULATIVE_PARAMS, NUM_SPECULATIVE_TOKENS, num_speculative_tokens, in);
-    if (in->has_spec_enabled || in->has_num_speculative_tokens)
-        m.speculative_params = &spec;
     ft_pb_pack(&m.base, out);
     encode_prompt(&foretoken__v1__generate_request__descriptor, &in->input, out);
     encode_params(&in->params, out);
-}
-
-static void decode_speculative(const Foretoken__V1__SpeculativeParams *m,
-                               struct ft_wire_generate *out) {
-    if (m->opt_enabled_case != 0) {
-        out->has_spec_enabled = true;
-        out->spec_enabled = m->enabled;
-    }
-    GET_OPTIONAL(out, m, num_speculative_tokens);
+    encode_spec(in, out);
 }
 
 enum ft_code ft_wire_decode_generate(struct ft_str in, struct ft_arena *arena,
@@ -248,17 +294,19 @@ enum ft_code ft_wire_decode_generate(struct ft_str in, struct ft_arena *arena,
     if (code != FT_OK)
         return code;
     const Foretoken__V1__GenerateRequest *m = raw;
-    struct ft_wire_generate made = {.request_id = FT_PB_STR(m->request_id), .stream = m->stream};
+    struct ft_wire_generate made = {.request_id = FT_PB_STR(m->request_id),
+                                    .stream = m->stream,
+                                    .return_prompt_token_ids = m->return_prompt_token_ids};
     if (ft_utf8_valid_prefix(made.request_id) != made.request_id.len)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                           "GenerateRequest.request_id is not valid UTF-8");
     code = decode_prompt(m, arena, &made.input, err);
     if (code == FT_OK && m->sampling_params != NULL)
         code = decode_params(m->sampling_params, arena, &made.params, err);
+    if (code == FT_OK && m->speculative_params != NULL)
+        code = decode_spec(m->speculative_params, &made, err);
     if (code != FT_OK)
         return code;
-    if (m->speculative_params != NULL)
-        decode_speculative(m->speculative_params, &made);
     GET_OPTIONAL(&made, m, parse_special);
     GET_OPTIONAL(&made, m, add_special_tokens);
     made.priority = m->priority;

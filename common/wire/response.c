@@ -39,6 +39,19 @@ static Foretoken__V1__SpeculativeStats spec_message(const struct ft_wire_spec_st
     return m;
 }
 
+static void encode_logprobs(const char *field, const struct ft_logprobs *in, size_t n,
+                            struct ft_buf *out) {
+    for (size_t i = 0; i < n; i++) {
+        Foretoken__V1__TokenLogProbs m = FORETOKEN__V1__TOKEN_LOG_PROBS__INIT;
+        FT_ASSERT(in[i].n_top >= 0 && in[i].n_top <= FT_LOGPROBS_MAX);
+        m.logprob = in[i].token_logprob;
+        m.n_top_token_ids = m.n_top_logprobs = (size_t)in[i].n_top;
+        m.top_token_ids = (int32_t *)(uintptr_t)in[i].ids;
+        m.top_logprobs = (float *)(uintptr_t)in[i].values;
+        ft_pb_pack_message(&foretoken__v1__generate_response__descriptor, field, &m.base, out);
+    }
+}
+
 void ft_wire_encode_generated(const struct ft_wire_generated *in, struct ft_buf *out) {
     Foretoken__V1__GenerateResponse m = FORETOKEN__V1__GENERATE_RESPONSE__INIT;
     Foretoken__V1__Usage usage = usage_message(&in->usage);
@@ -60,7 +73,12 @@ void ft_wire_encode_generated(const struct ft_wire_generated *in, struct ft_buf 
     if (in->has_speculative)
         m.speculative = &speculative;
     m.request_id = FT_PB_BYTES(in->request_id);
+    m.n_prompt_token_ids = in->n_prompt_token_ids;
+    m.prompt_token_ids = (int32_t *)(uintptr_t)in->prompt_token_ids;
+    m.index = in->index;
     ft_pb_pack(&m.base, out);
+    encode_logprobs("logprobs", in->logprobs, in->n_logprobs, out);
+    encode_logprobs("prompt_logprobs", in->prompt_logprobs, in->n_prompt_logprobs, out);
 }
 
 static struct ft_wire_usage decode_usage(const Foretoken__V1__Usage *m) {
@@ -119,6 +137,51 @@ static enum ft_code decode_finish(const Foretoken__V1__GenerateResponse *m,
     return FT_OK;
 }
 
+static enum ft_code decode_logprobs(const char *field, Foretoken__V1__TokenLogProbs *const *m,
+                                    size_t n, struct ft_arena *arena,
+                                    const struct ft_logprobs **out, struct ft_err *err) {
+    *out = NULL;
+    if (n == 0)
+        return FT_OK;
+    if (n > FT_WIRE_TOKENS_MAX)
+        return ft_pb_check_count(field, n, FT_WIRE_TOKENS_MAX, err);
+    struct ft_logprobs *made = ft_arena_calloc(arena, n, sizeof *made);
+    if (made == NULL)
+        return ft_pb_arena_full(field, err);
+    for (size_t i = 0; i < n; i++) {
+        size_t n_top = m[i]->n_top_token_ids;
+        if (n_top > FT_LOGPROBS_MAX || n_top != m[i]->n_top_logprobs)
+            return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                              "%s[%zu] has %zu top_token_ids and %zu top_logprobs: must be as "
+                              "many, at most %d",
+                              field, i, n_top, m[i]->n_top_logprobs, FT_LOGPROBS_MAX);
+        made[i].token_logprob = m[i]->logprob;
+        made[i].n_top = (int32_t)n_top;
+        for (size_t j = 0; j < n_top; j++) {
+            made[i].ids[j] = m[i]->top_token_ids[j];
+            made[i].values[j] = m[i]->top_logprobs[j];
+        }
+    }
+    *out = made;
+    return FT_OK;
+}
+
+static enum ft_code decode_lists(const Foretoken__V1__GenerateResponse *m, struct ft_arena *arena,
+                                 struct ft_wire_generated *out, struct ft_err *err) {
+    enum ft_code code =
+        ft_pb_check_count("GenerateResponse.token_ids", m->n_token_ids, FT_WIRE_TOKENS_MAX, err);
+    if (code == FT_OK)
+        code = ft_pb_check_count("GenerateResponse.prompt_token_ids", m->n_prompt_token_ids,
+                                 FT_WIRE_TOKENS_MAX, err);
+    if (code == FT_OK)
+        code = decode_logprobs("GenerateResponse.logprobs", m->logprobs, m->n_logprobs, arena,
+                               &out->logprobs, err);
+    if (code == FT_OK)
+        code = decode_logprobs("GenerateResponse.prompt_logprobs", m->prompt_logprobs,
+                               m->n_prompt_logprobs, arena, &out->prompt_logprobs, err);
+    return code;
+}
+
 enum ft_code ft_wire_decode_generated(struct ft_str in, struct ft_arena *arena,
                                       struct ft_wire_generated *out, struct ft_err *err) {
     const void *raw;
@@ -132,8 +195,13 @@ enum ft_code ft_wire_decode_generated(struct ft_str in, struct ft_arena *arena,
         .n_token_ids = m->n_token_ids,
         .text = FT_PB_STR(m->text),
         .request_id = FT_PB_STR(m->request_id),
+        .n_logprobs = m->n_logprobs,
+        .n_prompt_logprobs = m->n_prompt_logprobs,
+        .prompt_token_ids = m->prompt_token_ids,
+        .n_prompt_token_ids = m->n_prompt_token_ids,
+        .index = m->index,
     };
-    code = ft_pb_check_count("GenerateResponse.token_ids", m->n_token_ids, FT_WIRE_TOKENS_MAX, err);
+    code = decode_lists(m, arena, &made, err);
     if (code == FT_OK)
         code = decode_finish(m, &made, err);
     if (code == FT_OK && m->speculative != NULL) {

@@ -8,7 +8,7 @@
 
 /* ---- step ----------------------------------------------------------------------------------- */
 
-/* Borrows the two arrays, [FT_WIRE_BIAS_MAX]. */
+/* Borrows the two arrays, [FT_SAMPLING_LIST_MAX]. */
 static Foretoken__Worker__V1__DraftSampling
 sampling_message(const struct ft_wire_seq_step *in, int32_t *bias_ids, float *bias_values) {
     Foretoken__Worker__V1__DraftSampling m = FORETOKEN__WORKER__V1__DRAFT_SAMPLING__INIT;
@@ -21,7 +21,12 @@ sampling_message(const struct ft_wire_seq_step *in, int32_t *bias_ids, float *bi
     m.presence_penalty = s->presence_penalty;
     m.repetition_penalty = s->repetition_penalty;
     m.seed = s->seed;
+    m.coupled = s->coupled;
     m.n_prompt = in->n_prompt;
+    m.n_allowed_ids = s->n_allowed;
+    m.allowed_ids = (int32_t *)(uintptr_t)s->allowed;
+    m.n_banned_ids = s->n_banned;
+    m.banned_ids = (int32_t *)(uintptr_t)s->banned;
     for (size_t i = 0; i < s->n_bias; i++) {
         bias_ids[i] = s->bias[i].id;
         bias_values[i] = s->bias[i].value;
@@ -35,8 +40,8 @@ sampling_message(const struct ft_wire_seq_step *in, int32_t *bias_ids, float *bi
 static void encode_seq_step(const struct ft_wire_seq_step *in, struct ft_buf *out) {
     Foretoken__Worker__V1__SequenceStep m = FORETOKEN__WORKER__V1__SEQUENCE_STEP__INIT;
     Foretoken__Worker__V1__DraftSampling sampling;
-    int32_t bias_ids[FT_WIRE_BIAS_MAX];
-    float bias_values[FT_WIRE_BIAS_MAX];
+    int32_t bias_ids[FT_SAMPLING_LIST_MAX];
+    float bias_values[FT_SAMPLING_LIST_MAX];
     m.seq_id = in->seq_id;
     m.keep = in->keep;
     m.n_tokens = in->n_tokens;
@@ -44,7 +49,7 @@ static void encode_seq_step(const struct ft_wire_seq_step *in, struct ft_buf *ou
     m.n_logits = in->n_logits;
     m.draft_len = in->draft_len;
     if (in->has_sampling) {
-        FT_ASSERT(in->sampling.n_bias <= FT_WIRE_BIAS_MAX);
+        FT_ASSERT(in->sampling.n_bias <= FT_SAMPLING_LIST_MAX);
         sampling = sampling_message(in, bias_ids, bias_values);
         m.sampling = &sampling;
     }
@@ -97,11 +102,20 @@ static enum ft_code check_sampling(const struct ft_sampling *s, struct ft_err *e
     return FT_OK;
 }
 
+static enum ft_code check_ascending(const char *field, const int32_t *ids, size_t n,
+                                    struct ft_err *err) {
+    enum ft_code code = ft_pb_check_count(field, n, FT_SAMPLING_LIST_MAX, err);
+    for (size_t i = 1; code == FT_OK && i < n; i++)
+        if (ids[i] <= ids[i - 1])
+            return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "%s[%zu] is %d after %d: must ascend",
+                              field, i, ids[i], ids[i - 1]);
+    return code;
+}
+
 static enum ft_code decode_bias(const Foretoken__Worker__V1__DraftSampling *m,
                                 struct ft_arena *arena, struct ft_sampling *out,
                                 struct ft_err *err) {
-    enum ft_code code =
-        ft_pb_check_count("DraftSampling.bias_ids", m->n_bias_ids, FT_WIRE_BIAS_MAX, err);
+    enum ft_code code = check_ascending("DraftSampling.bias_ids", m->bias_ids, m->n_bias_ids, err);
     if (code != FT_OK)
         return code;
     if (m->n_bias_values != m->n_bias_ids)
@@ -114,10 +128,6 @@ static enum ft_code decode_bias(const Foretoken__Worker__V1__DraftSampling *m,
     if (bias == NULL)
         return ft_pb_arena_full("DraftSampling", err);
     for (size_t i = 0; i < m->n_bias_ids; i++) {
-        if (i > 0 && m->bias_ids[i] <= m->bias_ids[i - 1])
-            return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
-                              "DraftSampling.bias_ids[%zu] is %d after %d: must ascend", i,
-                              m->bias_ids[i], m->bias_ids[i - 1]);
         if (!isfinite(m->bias_values[i]))
             return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                               "DraftSampling.bias_values[%zu] is not finite", i);
@@ -142,8 +152,17 @@ static enum ft_code decode_sampling(const Foretoken__Worker__V1__DraftSampling *
         .presence_penalty = m->presence_penalty,
         .repetition_penalty = m->repetition_penalty,
         .seed = m->seed,
+        .coupled = m->coupled,
+        .allowed = m->allowed_ids,
+        .n_allowed = m->n_allowed_ids,
+        .banned = m->banned_ids,
+        .n_banned = m->n_banned_ids,
     };
     enum ft_code code = check_sampling(&out->sampling, err);
+    if (code == FT_OK)
+        code = check_ascending("DraftSampling.allowed_ids", m->allowed_ids, m->n_allowed_ids, err);
+    if (code == FT_OK)
+        code = check_ascending("DraftSampling.banned_ids", m->banned_ids, m->n_banned_ids, err);
     return code != FT_OK ? code : decode_bias(m, arena, &out->sampling, err);
 }
 

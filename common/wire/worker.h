@@ -62,7 +62,7 @@ struct ft_wire_worker_stats { /* GetStatsResponse */
     uint64_t resident_bytes;
 };
 
-/* Decoded sampling is in the ranges of inference.proto, its bias ascends. Whether the rest fits is
+/* Decoded sampling is in the ranges of inference.proto, its lists ascend. Whether the rest fits is
  * the worker's to say, by sequence: keep, token ids, n_logits and draft_len pass as they came. */
 struct ft_wire_seq_step { /* SequenceStep */
     uint64_t seq_id;
@@ -72,7 +72,7 @@ struct ft_wire_seq_step { /* SequenceStep */
     uint32_t n_logits;
     uint32_t draft_len;
     bool has_sampling;
-    struct ft_sampling sampling; /* valid when has_sampling; bias at most FT_WIRE_BIAS_MAX */
+    struct ft_sampling sampling; /* valid when has_sampling; lists at most FT_SAMPLING_LIST_MAX */
     uint32_t n_prompt;           /* travels with sampling: 0 without */
 };
 

@@ -1,6 +1,7 @@
 /* What every acceptance rule owes. A lossless rule commits texts with the target's own
- * distribution, whatever the drafter, K and sampling; every rule is greedy at temperature 0 and
- * depends on nothing but its arguments. */
+ * distribution, whatever the drafter, its own sampling, K and sampling; every rule that is not
+ * blind is greedy at temperature 0; all depend on nothing but their arguments, and keep the masks.
+ */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
@@ -71,6 +72,31 @@ START_TEST(dev02_every_position_follows_the_target) {
 }
 END_TEST
 
+/* The drafter may sample as it likes: hotter, colder, cut otherwise, or not at all. */
+START_TEST(drafts_own_sampling_changes_no_distribution) {
+    static const struct {
+        float temperature, top_p;
+        int32_t top_k;
+    } rows[] = {{0, 1, 0}, {0.4f, 1, 0}, {2, 1, 0}, {1, 1, 2}, {1, 0.7f, 0}, {1, 1, 1}};
+    const struct ft_rule *rule = ft_rule_at((size_t)_i);
+    if (rule->lossy)
+        return;
+    struct table_model target = table_model(26, "*>b=2 c=1 d=0");
+    struct table_model draft = table_model(26, "*>b=0 c=2 d=1");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ft_sampling own = ft_sampling_default(), s = ft_sampling_default();
+        own.temperature = rows[i].temperature;
+        own.top_p = rows[i].top_p;
+        own.top_k = rows[i].top_k;
+        struct table_pair pair = {
+            .rule = rule, .target = &target, .draft = &draft, .n_draft = 3, .draft_sampling = &own};
+        check_iid(&pair, &s, 0.66524, 0.24473, 0.09003);
+        s.temperature = 0.5f;
+        check_iid(&pair, &s, 0.86681, 0.11731, 0.01588);
+    }
+}
+END_TEST
+
 /* ---- what holds for every rule --------------------------------------------------------------- */
 
 START_TEST(greedy_text_is_that_of_plain_decoding) {
@@ -78,6 +104,8 @@ START_TEST(greedy_text_is_that_of_plain_decoding) {
     const struct ft_rule *rule;
     for (size_t r = 0; (rule = ft_rule_at(r)) != NULL; r++) {
         struct ft_sampling sampling = ft_sampling_default();
+        if (rule->blind)
+            continue;
         sampling.temperature = 0;
         sampling.repetition_penalty = 1.3f;
         sampling.frequency_penalty = 0.2f;
@@ -121,6 +149,40 @@ START_TEST(dev49_text_depends_on_the_seed_and_not_on_company) {
 }
 END_TEST
 
+/* min_tokens, allowed and banned ids: nothing that they exclude is ever committed, though the
+ * drafter wants it. */
+START_TEST(masks_hold_under_every_rule) {
+    static const int32_t eos[] = {1}, allowed[] = {0, 1, 2, 3, 5}, banned[] = {3, 7};
+    struct table_model target = table_model(26, "*>b=3 c=2 d=4 f=1 a=0 h=3");
+    struct table_model draft = table_model(26, "*>b=4 c=0 d=4 f=0 e=3 h=2");
+    const struct ft_rule *rule;
+    for (size_t r = 0; (rule = ft_rule_at(r)) != NULL; r++)
+        for (size_t way = 0; way < TABLE_N_WAYS; way++)
+            for (uint64_t seed = 0; seed < 200; seed++) {
+                struct ft_sampling sampling = ft_sampling_default();
+                sampling.seed = seed;
+                sampling.temperature = seed % 4 == 0 ? 0.0f : 1.0f;
+                sampling.allowed = allowed;
+                sampling.n_allowed = 5;
+                sampling.banned = banned;
+                sampling.n_banned = 2;
+                struct ft_sampling own = ft_sampling_default(); /* knows of no mask */
+                struct table_pair pair = {.rule = rule,
+                                          .target = &target,
+                                          .draft = &draft,
+                                          .draft_sampling = &own,
+                                          .drafter = table_ways[way].drafter,
+                                          .n_draft = table_ways[way].n_draft,
+                                          .banned = eos,
+                                          .n_banned = 1,
+                                          .min_tokens = 6};
+                const char *text = table_text(&run, &pair, &sampling, "a", 12);
+                ck_assert_msg(strspn(text, "abcf") == 12, "%s: %s", rule->name, text);
+                ck_assert_msg(strcspn(text, "b") >= 6, "%s: %s", rule->name, text);
+            }
+}
+END_TEST
+
 START_TEST(non_finite_row_is_an_error_and_leaves_the_verdict) {
     const struct ft_rule *rule;
     for (size_t r = 0; (rule = ft_rule_at(r)) != NULL; r++)
@@ -128,7 +190,8 @@ START_TEST(non_finite_row_is_an_error_and_leaves_the_verdict) {
             const float row[] = {0, NAN, 1}, *rows[] = {row};
             struct ft_sampling sampling = ft_sampling_default();
             sampling.temperature = greedy ? 0.0f : 1.0f;
-            struct ft_round round = {.sampling = &sampling, .p_rows = rows, .n_vocab = 3};
+            struct ft_round round = {
+                .sampling = &sampling, .p_rows = rows, .n_vocab = 3, .lenience = 0.5f};
             struct ft_verdict verdict = {.n_tokens = 77};
             struct ft_err err = {0};
             ck_assert_int_eq(rule->decide(run.transform, &round, &verdict, &err), FT_E_REQ_NUMERIC);
@@ -149,6 +212,8 @@ int main(void) {
     TCase *tcase = tcase_create("rule contract");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, dev02_every_position_follows_the_target, 0, n_rules());
+    tcase_add_loop_test(tcase, drafts_own_sampling_changes_no_distribution, 0, n_rules());
+    tcase_add_test(tcase, masks_hold_under_every_rule);
     tcase_add_test(tcase, greedy_text_is_that_of_plain_decoding);
     tcase_add_test(tcase, dev49_text_depends_on_the_seed_and_not_on_company);
     tcase_add_test(tcase, non_finite_row_is_an_error_and_leaves_the_verdict);

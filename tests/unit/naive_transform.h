@@ -70,7 +70,9 @@ static inline void naive_transform(struct naive_row *ref, const float *logits, s
         if (count > 0 || naive_contains(history->prompt, history->n_prompt, id))
             l = l > 0 ? l / (double)s->repetition_penalty : l * (double)s->repetition_penalty;
         l -= (double)s->frequency_penalty * count + (count > 0 ? (double)s->presence_penalty : 0);
-        if (naive_contains(ctx->banned, ctx->n_banned, id))
+        if (naive_contains(ctx->banned, ctx->n_banned, id) ||
+            naive_contains(s->banned, s->n_banned, id) ||
+            (s->n_allowed != 0 && !naive_contains(s->allowed, s->n_allowed, id)))
             l = -INFINITY;
         ref->logit[i] = l / (double)s->temperature;
     }

@@ -77,7 +77,7 @@ static const struct {
 };
 #define TABLE_N_WAYS (sizeof table_ways / sizeof table_ways[0])
 
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define TABLE_N_SEEDS 2000 /* there, memory is what is tested */
 #else
 #define TABLE_N_SEEDS 20000
@@ -90,7 +90,10 @@ struct table_pair {
     int32_t n_draft; /* K */
     const int32_t *banned;
     size_t n_banned;
-    int32_t min_tokens; /* banned ids are banned before so many tokens */
+    int32_t min_tokens;                       /* banned ids are banned before so many tokens */
+    const struct ft_sampling *draft_sampling; /* NULL: as the text's own; the seed is the text's */
+    float lenience;                           /* 0: 0.5 */
+    const float *rates;                       /* [n_draft] of `synthetic`; NULL: 0.7 each */
 };
 
 struct table_stats {
@@ -120,6 +123,7 @@ static inline void table_draft(struct table_run *run, const struct table_pair *p
                                const struct ft_sampling *sampling, uint64_t position, int32_t last,
                                int32_t n, int32_t *draft, float (*q)[TABLE_VOCAB_MAX]) {
     const struct table_model *model = pair->draft;
+    const bool argmax = pair->drafter == TABLE_ARGMAX || ft_sampling_is_greedy(sampling);
     for (int32_t i = 0; i < n; i++) {
         int32_t seen = last < model->n_vocab ? last : 0;
         struct ft_row_context context = {
@@ -128,15 +132,13 @@ static inline void table_draft(struct table_run *run, const struct table_pair *p
             last = draft[i] = (int32_t)((position + (uint64_t)i) % (uint64_t)model->n_vocab);
             continue;
         }
-        if (pair->drafter == TABLE_ARGMAX || ft_sampling_is_greedy(sampling)) {
+        if (argmax) {
             table_require(ft_transform_argmax(run->transform, model->row[seen], model->n_vocab,
                                               &context, &draft[i], NULL) == FT_OK);
         } else {
             table_require(ft_transform_row(run->transform, model->row[seen], model->n_vocab,
                                            &context, q[i], NULL) == FT_OK);
-            draft[i] = ft_transform_draw(
-                q[i], model->n_vocab,
-                ft_philox_uniform(sampling->seed, position + (uint64_t)i, FT_PHILOX_PROPOSE, 0));
+            draft[i] = ft_rule_propose(sampling, q[i], model->n_vocab, position + (uint64_t)i, i);
         }
         last = draft[i];
     }
@@ -151,12 +153,18 @@ struct table_place {
 
 /* One round of k drafts. Counts are the caller's. */
 static inline struct ft_verdict table_round(struct table_run *run, const struct table_pair *pair,
-                                            const struct ft_sampling *sampling,
+                                            const struct ft_sampling *like,
                                             struct table_place place, int32_t k) {
+    static const float rates[FT_DRAFT_LEN_MAX] = {0.7f, 0.7f, 0.7f, 0.7f, 0.7f, 0.7f, 0.7f, 0.7f,
+                                                  0.7f, 0.7f, 0.7f, 0.7f, 0.7f, 0.7f, 0.7f, 0.7f};
+    struct ft_sampling own = *like, drafter = pair->draft_sampling ? *pair->draft_sampling : *like;
+    const struct ft_sampling *sampling = &own;
+    own.coupled = drafter.coupled = pair->rule->coupled;
+    drafter.seed = own.seed;
     static float q[FT_DRAFT_LEN_MAX][TABLE_VOCAB_MAX];
     const float *p_rows[FT_DRAFT_LEN_MAX + 1], *q_rows[FT_DRAFT_LEN_MAX];
     int32_t draft[FT_DRAFT_LEN_MAX];
-    table_draft(run, pair, sampling, place.position, place.last, k, draft, q);
+    table_draft(run, pair, &drafter, place.position, place.last, k, draft, q);
     for (int32_t i = 0; i <= k; i++) {
         int32_t before = i == 0 ? place.last : draft[i - 1];
         /* What follows a drafted token that the target does not know is not looked at. */
@@ -164,7 +172,7 @@ static inline struct ft_verdict table_round(struct table_run *run, const struct 
         if (i < k)
             q_rows[i] = q[i];
     }
-    bool one_hot = pair->drafter != TABLE_SAMPLES || ft_sampling_is_greedy(sampling);
+    bool one_hot = pair->drafter != TABLE_SAMPLES || !ft_rule_reads_q(&drafter);
     int32_t n_banned_rows = pair->min_tokens - place.n_done;
     struct ft_round round = {.sampling = sampling,
                              .counts = run->counts,
@@ -177,7 +185,9 @@ static inline struct ft_verdict table_round(struct table_run *run, const struct 
                              .n_vocab_draft = pair->draft->n_vocab,
                              .banned = pair->banned,
                              .n_banned = pair->n_banned,
-                             .n_banned_rows = n_banned_rows < 0 ? 0 : n_banned_rows};
+                             .n_banned_rows = n_banned_rows < 0 ? 0 : n_banned_rows,
+                             .lenience = pair->lenience > 0 ? pair->lenience : 0.5f,
+                             .synthetic_rates = pair->rates != NULL ? pair->rates : rates};
     struct ft_verdict verdict;
     struct ft_err err = {0};
     if (pair->rule->decide(run->transform, &round, &verdict, &err) != FT_OK)

@@ -125,10 +125,14 @@ START_TEST(sums_have_the_bits_of_the_documented_order) {
             smaller[i] = fminf(x[i], y[i]);
         ck_assert_double_eq(ft_rowmath_sum_min(x, y, n), plain_sum(smaller, n));
         out[n] = GUARD;
-        struct ft_rowmath_residual residual = ft_rowmath_residual(x, y, n, out);
+        struct ft_rowmath_residual residual = ft_rowmath_residual(x, 1, y, 1, n, out);
         ck_assert_float_eq(out[n], GUARD);
         for (size_t i = 0; i < n; i++)
             ck_assert_uint_eq(bits_of(out[i]), bits_of(x[i] > y[i] ? x[i] - y[i] : 0.0f));
+        ft_rowmath_residual(x, 0.75f, y, 0.3f, n, smaller);
+        for (size_t i = 0; i < n; i++)
+            ck_assert_uint_eq(bits_of(smaller[i]),
+                              bits_of(fmaxf(x[i] * 0.75f - y[i] * 0.3f, 0.0f)));
         ck_assert(residual.valid);
         ck_assert_double_eq(residual.sum, plain_sum(out, n));
         ck_assert_double_eq(residual.q_sum, plain_sum(y, n));
@@ -151,7 +155,7 @@ START_TEST(residual_against_a_bad_q_says_so) {
             for (size_t i = 0; i < n; i++)
                 p[i] = q[i] = 0.25f;
             q[(size_t)(uniform() * (double)n)] = bad[k];
-            ck_assert(!ft_rowmath_residual(p, q, n, out).valid);
+            ck_assert(!ft_rowmath_residual(p, 1, q, 1, n, out).valid);
         }
 }
 END_TEST

@@ -51,7 +51,7 @@ struct random_case {
     struct ft_sampling sampling;
     struct ft_bias bias[6];
     struct naive_tokens history;
-    int32_t drafted[4], banned[3];
+    int32_t drafted[4], banned[3], allowed[40], never[5];
     struct ft_row_context context;
 };
 
@@ -77,6 +77,16 @@ static void random_case(struct rng *rng, struct random_case *c, int32_t n,
         for (int32_t id = 0; id < n + 5 && s->n_bias < 6; id += 1 + below(rng, n / 3 + 1))
             c->bias[s->n_bias++] = (struct ft_bias){id, (float)(10 * uniform(rng) - 5)};
         s->bias = c->bias;
+    }
+    if (uniform(rng) < 0.2) { /* id 0 is always allowed, and its logit finite */
+        for (int32_t id = 0; id < n + 5 && s->n_allowed < 40; id += 1 + below(rng, n / 8 + 1))
+            c->allowed[s->n_allowed++] = id;
+        s->allowed = c->allowed;
+    }
+    if (uniform(rng) < 0.3) {
+        for (int32_t id = 1; id < n + 5 && s->n_banned < 5; id += 1 + below(rng, n / 3 + 1))
+            c->never[s->n_banned++] = id;
+        s->banned = c->never;
     }
     ft_counts_reset(counts);
     c->history.n_prompt = (size_t)below(rng, 40);
@@ -269,8 +279,8 @@ END_TEST
 START_TEST(dev17_non_finite_logits_are_an_error_on_every_path) {
     static const float bad[] = {NAN, -NAN, INFINITY};
     struct ft_bias bias = {3, -100};
-    int32_t banned[] = {300, 5};
-    for (int kind = 0; kind < 8; kind++)
+    int32_t banned[] = {300, 5}, allowed[] = {1, 4}, never[] = {2, 5};
+    for (int kind = 0; kind < 12; kind++)
         for (size_t k = 0; k < 3; k++)
             for (int32_t n = 301; n < 306; n++)
                 for (int32_t at = 0; at < n; at += at == 3 ? 2 : at < 20 ? 1 : 35) {
@@ -282,7 +292,12 @@ START_TEST(dev17_non_finite_logits_are_an_error_on_every_path) {
                     s.temperature = kind % 2 == 0 ? 0.0f : 0.7f;
                     s.top_k = kind == 3 ? 5 : 0;
                     s.top_p = kind == 5 ? 0.5f : 1;
-                    if (kind >= 6) {
+                    if (kind >= 8) { /* a mask must not hide it */
+                        s.allowed = allowed;
+                        s.n_allowed = kind < 10 ? 2 : 0;
+                        s.banned = never;
+                        s.n_banned = 2;
+                    } else if (kind >= 6) {
                         s.bias = &bias;
                         s.n_bias = 1;
                         ctx.banned = banned;
@@ -322,6 +337,25 @@ START_TEST(ban_of_every_token_is_an_invalid_request) {
     context.n_banned = 1;
     ck_assert_int_eq(ft_transform_row(transform, logits, 3, &context, probs, &err), FT_OK);
     ck_assert_float_eq(probs[0], 1.0f);
+}
+END_TEST
+
+START_TEST(allows_says_what_the_masks_leave) {
+    static const int32_t allowed[] = {0, 3, 4, 9}, never[] = {3, 7}, early[] = {9};
+    struct ft_sampling s = ft_sampling_default();
+    struct ft_row_context context = {.sampling = &s};
+    for (int32_t id = 0; id < 12; id++)
+        ck_assert(ft_row_allows(&context, id));
+    s.banned = never;
+    s.n_banned = 2;
+    for (int32_t id = 0; id < 12; id++)
+        ck_assert_int_eq(ft_row_allows(&context, id), id != 3 && id != 7);
+    s.allowed = allowed;
+    s.n_allowed = 4;
+    context.banned = early;
+    context.n_banned = 1;
+    for (int32_t id = 0; id < 12; id++)
+        ck_assert_int_eq(ft_row_allows(&context, id), id == 0 || id == 4);
 }
 END_TEST
 
@@ -407,6 +441,7 @@ int main(void) {
     tcase_add_test(tcase, top_p_zero_with_tied_best_keeps_each_of_them);
     tcase_add_test(tcase, dev17_non_finite_logits_are_an_error_on_every_path);
     tcase_add_test(tcase, ban_of_every_token_is_an_invalid_request);
+    tcase_add_test(tcase, allows_says_what_the_masks_leave);
     tcase_add_test(tcase, dev45_repetition_penalty_formula);
     tcase_add_test(tcase, draw_follows_the_cumulative_sum_in_order_of_ids);
     tcase_add_test(tcase, draw_from_long_rows_equals_a_plain_walk);

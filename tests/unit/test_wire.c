@@ -93,8 +93,12 @@ START_TEST(decode_generate_from_protoc_reads_every_field) {
         "ignore_eos: true n: 2 logprobs: -3 prompt_logprobs: 4 seed: 18446744073709551615 "
         "include_stop_str_in_output: true logit_bias { key: 9 value: -100 } "
         "logit_bias { key: 3 value: 0.5 } logit_bias { key: 0 value: 0 } "
-        "truncate_prompt_tokens: 11 time_limit_millis: 12 } "
-        "speculative_params { enabled: false num_speculative_tokens: 0 }";
+        "truncate_prompt_tokens: 11 time_limit_millis: 12 allowed_token_ids: [3, 1] "
+        "banned_token_ids: 2 } return_prompt_token_ids: true "
+        "speculative_params { enabled: false num_speculative_tokens: 0 "
+        "rejection_sample_method: 'block' lenience: 0.5 synthetic_acceptance_length: 0 "
+        "synthetic_acceptance_rates: [1, 0.25] draft_temperature: 0 draft_top_k: -1 "
+        "draft_top_p: 0.125 }";
     struct ft_wire_generate m;
     protoc("encode", "foretoken.v1.GenerateRequest", ft_str_c(text), &wire);
     ck_assert_int_eq(ft_wire_decode_generate(ft_buf_str(&wire), arena, &m, &err), FT_OK);
@@ -123,6 +127,15 @@ START_TEST(decode_generate_from_protoc_reads_every_field) {
     ck_assert(p->has_time_limit_millis && p->time_limit_millis == 12);
     ck_assert(m.has_spec_enabled && !m.spec_enabled);
     ck_assert(m.has_num_speculative_tokens && m.num_speculative_tokens == 0);
+    CHECK_IDS(p->allowed_token_ids, p->n_allowed_token_ids, 3, 1);
+    CHECK_IDS(p->banned_token_ids, p->n_banned_token_ids, 2);
+    const struct ft_wire_spec *s = &m.spec;
+    CHECK_STR(s->rejection_sample_method, "block");
+    ck_assert(m.return_prompt_token_ids && s->has_lenience && s->lenience == 0.5f);
+    ck_assert(s->has_synthetic_acceptance_length && s->synthetic_acceptance_length == 0);
+    ck_assert(s->n_synthetic_acceptance_rates == 2 && s->synthetic_acceptance_rates[1] == 0.25f);
+    ck_assert(s->has_draft_temperature && s->draft_temperature == 0 && s->has_draft_top_k);
+    ck_assert(s->draft_top_k == -1 && s->has_draft_top_p && s->draft_top_p == 0.125f);
     ft_wire_encode_generate(&m, &other);
     check_protoc_agrees("foretoken.v1.GenerateRequest", ft_buf_str(&other), ft_buf_str(&wire));
 }
@@ -171,7 +184,9 @@ START_TEST(decode_generated_from_protoc_reads_every_field) {
         "first_token_seconds: 0.25 total_seconds: 8 } "
         "speculative { num_drafts: 1 num_draft_tokens: 2 num_accepted_tokens: 3 "
         "num_target_steps: 4 num_accepted_tokens_per_pos: [5, 6] num_draft_tokens_per_pos: "
-        "[7, 8, 9] lossy: true fallback_reason: 'none' num_plain_steps: 10 }";
+        "[7, 8, 9] lossy: true fallback_reason: 'none' num_plain_steps: 10 } index: 3 "
+        "logprobs { logprob: -0.5 top_token_ids: [4, 5] top_logprobs: [-0.25, -9999] } "
+        "logprobs { } prompt_logprobs { logprob: -2 } prompt_token_ids: [9, 8]";
     struct ft_wire_generated m;
     protoc("encode", "foretoken.v1.GenerateResponse", ft_str_c(text), &wire);
     ck_assert_int_eq(ft_wire_decode_generated(ft_buf_str(&wire), arena, &m, &err), FT_OK);
@@ -190,6 +205,50 @@ START_TEST(decode_generated_from_protoc_reads_every_field) {
     ck_assert(s->accepted_per_pos[1] == 6 && s->accepted_per_pos[2] == 0);
     ck_assert(s->drafted_per_pos[2] == 9);
     CHECK_STR(s->fallback_reason, "none");
+    CHECK_IDS(m.prompt_token_ids, m.n_prompt_token_ids, 9, 8);
+    ck_assert(m.index == 3 && m.n_logprobs == 2 && m.n_prompt_logprobs == 1);
+    ck_assert(m.logprobs[0].token_logprob == -0.5f && m.logprobs[0].n_top == 2);
+    ck_assert(m.logprobs[0].ids[1] == 5 && m.logprobs[0].values[1] == -9999);
+    ck_assert(m.logprobs[1].token_logprob == 0 && m.logprobs[1].n_top == 0);
+    ck_assert(m.prompt_logprobs[0].token_logprob == -2);
+}
+END_TEST
+
+START_TEST(encode_generated_says_what_protoc_does) {
+    const struct ft_logprobs rows[] = {
+        {.token_logprob = -0.5f, .n_top = 2, .ids = {4, 5}, .values = {-0.25f, -9999}},
+        {.token_logprob = -2}};
+    const int32_t ids[] = {9, 8};
+    struct ft_wire_generated m = {.logprobs = rows,
+                                  .n_logprobs = 2,
+                                  .prompt_logprobs = rows + 1,
+                                  .n_prompt_logprobs = 1,
+                                  .prompt_token_ids = ids,
+                                  .n_prompt_token_ids = 2,
+                                  .index = 3};
+    protoc("encode", "foretoken.v1.GenerateResponse",
+           ft_str_c("logprobs { logprob: -0.5 top_token_ids: [4, 5] top_logprobs: [-0.25, -9999] } "
+                    "logprobs { logprob: -2 } prompt_logprobs { logprob: -2 } "
+                    "prompt_token_ids: [9, 8] index: 3"),
+           &wire);
+    ft_wire_encode_generated(&m, &other);
+    check_protoc_agrees("foretoken.v1.GenerateResponse", ft_buf_str(&other), ft_buf_str(&wire));
+}
+END_TEST
+
+START_TEST(decode_generated_with_uneven_logprobs_is_refused) {
+    static const char *const texts[] = {
+        "logprobs { top_token_ids: [1, 2] top_logprobs: -1 }",
+        "prompt_logprobs { top_token_ids: [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21] "
+        "top_logprobs: [1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21] }"};
+    for (size_t i = 0; i < 2; i++) {
+        struct ft_wire_generated m;
+        ft_buf_reset(&wire);
+        protoc("encode", "foretoken.v1.GenerateResponse", ft_str_c(texts[i]), &wire);
+        ck_assert_int_eq(ft_wire_decode_generated(ft_buf_str(&wire), arena, &m, &err),
+                         FT_E_REQ_INVALID);
+        ck_assert_ptr_nonnull(strstr(err.text, "top_token_ids"));
+    }
 }
 END_TEST
 
@@ -200,7 +259,8 @@ START_TEST(decode_step_from_protoc_reads_every_field) {
         "sequences { seq_id: 2 keep: 3 tokens: [4, 5, -6] n_logits: 7 draft_len: 8 } "
         "sequences { seq_id: 9 sampling { temperature: 0.5 top_p: 0.25 top_k: 10 min_p: 0.125 "
         "frequency_penalty: 1.5 presence_penalty: -1.5 repetition_penalty: 2 seed: 11 n_prompt: 12 "
-        "bias_ids: [13, 14] bias_values: [-1.5, 1.5] } }";
+        "bias_ids: [13, 14] bias_values: [-1.5, 1.5] coupled: true allowed_ids: [2, 9] "
+        "banned_ids: 4 } }";
     struct ft_wire_step m;
     protoc("encode", "foretoken.worker.v1.StepRequest", ft_str_c(text), &wire);
     ck_assert_int_eq(ft_wire_decode_step(ft_buf_str(&wire), arena, &m, &err), FT_OK);
@@ -216,7 +276,9 @@ START_TEST(decode_step_from_protoc_reads_every_field) {
     ck_assert(s->frequency_penalty == 1.5f && s->presence_penalty == -1.5f);
     ck_assert(s->repetition_penalty == 2.0f && s->seed == 11 && s->n_bias == 2);
     ck_assert(s->bias[0].id == 13 && s->bias[1].id == 14);
-    ck_assert(s->bias[0].value == -1.5f && s->bias[1].value == 1.5f);
+    ck_assert(s->bias[0].value == -1.5f && s->bias[1].value == 1.5f && s->coupled);
+    CHECK_IDS(s->allowed, s->n_allowed, 2, 9);
+    CHECK_IDS(s->banned, s->n_banned, 4);
     ft_wire_encode_step(&m, &other);
     check_protoc_agrees("foretoken.worker.v1.StepRequest", ft_buf_str(&other), ft_buf_str(&wire));
 }
@@ -496,6 +558,8 @@ static TCase *protoc_case(void) {
     tcase_add_test(tc, decode_generate_from_protoc_reads_every_input);
     tcase_add_test(tc, decode_generate_tells_empty_from_absent);
     tcase_add_test(tc, decode_generated_from_protoc_reads_every_field);
+    tcase_add_test(tc, decode_generated_with_uneven_logprobs_is_refused);
+    tcase_add_test(tc, encode_generated_says_what_protoc_does);
     tcase_add_test(tc, decode_step_from_protoc_reads_every_field);
     tcase_add_test(tc, decode_step_reply_from_protoc_reads_every_field);
     tcase_add_test(tc, decode_describe_from_protoc_reads_every_field);

@@ -198,11 +198,22 @@ static void show_worker_stats(struct ft_buf *text, const struct ft_wire_worker_s
     NUM(kv_blocks_free), NUM(kv_blocks_cached), NUM(sequences), NUM(resident_bytes);
 }
 
+static int32_t *ascending_ids(struct sample_rng *rng, struct ft_arena *arena, size_t *n) {
+    *n = coin(rng) ? 0 : any_count(rng, FT_SAMPLING_LIST_MAX);
+    int32_t *ids = ft_arena_calloc(arena, *n, sizeof *ids);
+    for (size_t i = 0; i < *n; i++)
+        ids[i] = (int32_t)(i * 5 + below(rng, 5));
+    return ids;
+}
+
 static struct ft_sampling any_sampling(struct sample_rng *rng, struct ft_arena *arena) {
-    size_t n = any_count(rng, FT_WIRE_BIAS_MAX);
+    size_t n = any_count(rng, FT_SAMPLING_LIST_MAX);
     struct ft_bias *bias = ft_arena_calloc(arena, n, sizeof *bias);
     for (size_t i = 0; i < n; i++)
         bias[i] = (struct ft_bias){(int32_t)(i * 7 + below(rng, 7)), between(rng, -100, 100)};
+    size_t n_allowed, n_banned;
+    const int32_t *allowed = ascending_ids(rng, arena, &n_allowed);
+    const int32_t *banned = ascending_ids(rng, arena, &n_banned);
     return (struct ft_sampling){
         .temperature = coin(rng) ? 0 : between(rng, 0, 2),
         .top_p = between(rng, 0, 1),
@@ -212,8 +223,13 @@ static struct ft_sampling any_sampling(struct sample_rng *rng, struct ft_arena *
         .presence_penalty = between(rng, -2, 2),
         .repetition_penalty = between(rng, 0.01f, 100),
         .seed = any_u64(rng),
+        .coupled = coin(rng),
         .bias = bias,
         .n_bias = n,
+        .allowed = allowed,
+        .n_allowed = n_allowed,
+        .banned = banned,
+        .n_banned = n_banned,
     };
 }
 
@@ -252,8 +268,9 @@ static struct ft_wire_step any_step(struct sample_rng *rng, struct ft_arena *are
 
 static void show_sampling(struct ft_buf *text, const struct ft_sampling *in) {
     REAL(temperature), REAL(top_p), NUM(top_k), REAL(min_p), REAL(frequency_penalty);
-    REAL(presence_penalty), REAL(repetition_penalty), NUM(seed);
+    REAL(presence_penalty), REAL(repetition_penalty), NUM(seed), NUM(coupled);
     show_bias(text, in->bias, in->n_bias);
+    IDS(allowed, n_allowed), IDS(banned, n_banned);
 }
 
 static void show_seq_step(struct ft_buf *text, const struct ft_wire_seq_step *in) {
@@ -367,6 +384,10 @@ static struct ft_wire_params any_params(struct sample_rng *rng, struct ft_arena 
     for (size_t i = 0; i < m.n_logit_bias; i++)
         bias[i] = (struct ft_bias){(int32_t)(i * 99 + below(rng, 99)), between(rng, -100, 100)};
     m.logit_bias = bias;
+    m.n_allowed_token_ids = any_count(rng, 300);
+    m.allowed_token_ids = random_ids(rng, arena, m.n_allowed_token_ids);
+    m.n_banned_token_ids = any_count(rng, 300);
+    m.banned_token_ids = random_ids(rng, arena, m.n_banned_token_ids);
     return m;
 }
 
@@ -382,6 +403,31 @@ static void show_params(struct ft_buf *text, const struct ft_wire_params *in) {
     NUM(include_stop_str_in_output), NUM(n), NUM(logprobs), NUM(prompt_logprobs), NUM(seed);
     show_bias(text, in->logit_bias, in->n_logit_bias);
     NUM(truncate_prompt_tokens), NUM(time_limit_millis);
+    IDS(allowed_token_ids, n_allowed_token_ids), IDS(banned_token_ids, n_banned_token_ids);
+}
+
+static struct ft_wire_spec any_spec(struct sample_rng *rng, struct ft_arena *arena) {
+    struct ft_wire_spec m = {.n_synthetic_acceptance_rates = any_count(rng, 20)};
+    MAYBE(lenience, between(rng, 0, 1));
+    MAYBE(synthetic_acceptance_length, between(rng, 1, 17));
+    MAYBE(draft_temperature, between(rng, 0, 2));
+    MAYBE(draft_top_k, any_i32(rng));
+    MAYBE(draft_top_p, between(rng, 0, 1));
+    m.rejection_sample_method = any_str(rng, arena);
+    float *rates = ft_arena_calloc(arena, m.n_synthetic_acceptance_rates, sizeof *rates);
+    for (size_t i = 0; i < m.n_synthetic_acceptance_rates; i++)
+        rates[i] = between(rng, 0, 1);
+    m.synthetic_acceptance_rates = rates;
+    return m;
+}
+
+static void show_spec(struct ft_buf *text, const struct ft_wire_spec *in) {
+    NUM(has_lenience), NUM(has_synthetic_acceptance_length), NUM(has_draft_temperature);
+    NUM(has_draft_top_k), NUM(has_draft_top_p), REAL(lenience), REAL(synthetic_acceptance_length);
+    REAL(draft_temperature), NUM(draft_top_k), REAL(draft_top_p), STR(rejection_sample_method);
+    NUM(n_synthetic_acceptance_rates);
+    for (size_t i = 0; i < in->n_synthetic_acceptance_rates; i++)
+        REAL(synthetic_acceptance_rates[i]);
 }
 
 static struct ft_wire_generate any_generate(struct sample_rng *rng, struct ft_arena *arena) {
@@ -391,6 +437,8 @@ static struct ft_wire_generate any_generate(struct sample_rng *rng, struct ft_ar
     m.stream = coin(rng);
     MAYBE(spec_enabled, coin(rng));
     MAYBE(num_speculative_tokens, any_u32(rng));
+    m.spec = any_spec(rng, arena);
+    m.return_prompt_token_ids = coin(rng);
     MAYBE(parse_special, coin(rng));
     MAYBE(add_special_tokens, coin(rng));
     m.priority = (int32_t)any_u32(rng);
@@ -403,7 +451,29 @@ static void show_generate(struct ft_buf *text, const struct ft_wire_generate *in
     show_params(text, &in->params);
     NUM(stream), NUM(has_spec_enabled), NUM(spec_enabled), NUM(has_num_speculative_tokens);
     NUM(num_speculative_tokens), NUM(has_parse_special), NUM(parse_special);
-    NUM(has_add_special_tokens), NUM(add_special_tokens), NUM(priority);
+    NUM(has_add_special_tokens), NUM(add_special_tokens), NUM(return_prompt_token_ids);
+    NUM(priority);
+    show_spec(text, &in->spec);
+}
+
+static struct ft_logprobs *any_logprobs(struct sample_rng *rng, struct ft_arena *arena, size_t n) {
+    struct ft_logprobs *made = ft_arena_calloc(arena, n, sizeof *made);
+    for (size_t i = 0; i < n; i++) {
+        made[i].token_logprob = between(rng, -30, 0);
+        made[i].n_top = (int32_t)below(rng, FT_LOGPROBS_MAX + 1);
+        for (int32_t j = 0; j < made[i].n_top; j++)
+            made[i].ids[j] = any_i32(rng), made[i].values[j] = between(rng, -30, 0);
+    }
+    return made;
+}
+
+static void show_logprobs(struct ft_buf *text, const struct ft_logprobs *all, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        const struct ft_logprobs *in = &all[i];
+        REAL(token_logprob), NUM(n_top);
+        for (int32_t j = 0; j < in->n_top; j++)
+            NUM(ids[j]), REAL(values[j]);
+    }
 }
 
 static struct ft_wire_spec_stats any_spec_stats(struct sample_rng *rng, struct ft_arena *arena) {
@@ -437,6 +507,13 @@ static struct ft_wire_generated any_generated(struct sample_rng *rng, struct ft_
                                          any_seconds(rng), any_seconds(rng)}));
     MAYBE(speculative, any_spec_stats(rng, arena));
     m.request_id = any_str(rng, arena);
+    m.n_logprobs = any_count(rng, 30);
+    m.logprobs = any_logprobs(rng, arena, m.n_logprobs);
+    m.n_prompt_logprobs = any_count(rng, 30);
+    m.prompt_logprobs = any_logprobs(rng, arena, m.n_prompt_logprobs);
+    m.n_prompt_token_ids = any_count(rng, 50);
+    m.prompt_token_ids = random_ids(rng, arena, m.n_prompt_token_ids);
+    m.index = any_u32(rng);
     return m;
 }
 
@@ -458,7 +535,10 @@ static void show_generated(struct ft_buf *text, const struct ft_wire_generated *
     show_usage(text, &in->usage);
     NUM(has_speculative);
     show_spec_stats(text, &in->speculative);
-    STR(request_id);
+    STR(request_id), NUM(n_logprobs), NUM(n_prompt_logprobs), NUM(index);
+    show_logprobs(text, in->logprobs, in->n_logprobs);
+    show_logprobs(text, in->prompt_logprobs, in->n_prompt_logprobs);
+    IDS(prompt_token_ids, n_prompt_token_ids);
 }
 
 static struct ft_wire_tokenize any_tokenize(struct sample_rng *rng, struct ft_arena *arena) {

@@ -96,6 +96,7 @@ END_TEST
 
 START_TEST(decode_step_with_bad_sampling_names_the_field) {
     const struct ft_bias twice[] = {{5, 1}, {5, 2}}, infinite[] = {{5, INFINITY}};
+    static const int32_t falling[] = {7, 6};
     const struct {
         struct ft_sampling sampling;
         const char *text;
@@ -108,6 +109,9 @@ START_TEST(decode_step_with_bad_sampling_names_the_field) {
         {{.top_k = -1, .repetition_penalty = 1}, "top_k is -1: must be at least 0"},
         {{.repetition_penalty = 1, .bias = twice, .n_bias = 2}, "bias_ids[1] is 5 after 5"},
         {{.repetition_penalty = 1, .bias = infinite, .n_bias = 1}, "bias_values[0] is not finite"},
+        {{.repetition_penalty = 1, .allowed = falling, .n_allowed = 2},
+         "allowed_ids[1] is 6 after 7"},
+        {{.repetition_penalty = 1, .banned = falling, .n_banned = 2}, "banned_ids[1] is 6 after 7"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct ft_wire_seq_step seq = {.has_sampling = true, .sampling = rows[i].sampling};

@@ -2,8 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/spec/philox.h"
-#include "common/spec/transform.h"
+#include "common/spec/rule.h"
 #include "draft_worker/draft.h"
 #include "ipc/history_model.h"
 #include "unit/worker_rig.h"
@@ -51,18 +50,17 @@ static void expect_drafts(const struct ft_wire_seq_step *s, const int32_t *all,
 
     ck_assert_int_eq(r->status, FT_WIRE_SEQ_OK);
     ck_assert_uint_eq(r->n_draft_ids, s->draft_len);
-    ck_assert_uint_eq(r->n_rows, greedy ? 0 : s->draft_len);
+    bool rows = !greedy && !sampling.coupled;
+    ck_assert_uint_eq(r->n_rows, rows ? s->draft_len : 0);
     for (int32_t i = 0; i < (int32_t)s->draft_len; i++) {
         float logits[HISTORY_VOCAB], q[HISTORY_VOCAB];
         history_row(tokens, len + i, logits);
         struct ft_row_context context = {&sampling, counts, tokens + len, (size_t)i, NULL, 0};
         ck_assert_int_eq(ft_transform_row(transform, logits, HISTORY_VOCAB, &context, q, NULL),
                          FT_OK);
-        int32_t id = ft_transform_draw(
-            q, HISTORY_VOCAB,
-            ft_philox_uniform(sampling.seed, (uint64_t)(len + i), FT_PHILOX_PROPOSE, 0));
+        int32_t id = ft_rule_propose(&sampling, q, HISTORY_VOCAB, (uint64_t)(len + i), i);
         ck_assert_int_eq(r->draft_ids[i], id);
-        if (!greedy)
+        if (rows)
             ck_assert(memcmp(rig_row(&g_rig, r, i), q, sizeof q) == 0);
         tokens[len + i] = id;
     }
@@ -168,6 +166,29 @@ START_TEST(dev21_ragged_draft_lengths_in_one_step_equal_solo_ones) {
         expect_drafts(&steps[i], ids[i], &r[i]);
     ck_assert_uint_eq(r[3].first_row, 3); /* behind the rows of sequence 2 */
     ck_assert_uint_eq(r[4].first_row, 11);
+    rig_close(&g_rig);
+}
+END_TEST
+
+/* Under the rule `coupled` nobody reads q: the tokens are the Gumbel draws, and no row is written.
+ */
+START_TEST(coupled_draft_draws_with_gumbel_noise_and_writes_no_rows) {
+    static const int32_t allowed[] = {3, 4, 5, 6, 50, 51, 52, 53}, banned[] = {5, 51};
+    open_rig(0);
+    int32_t ids[LEN];
+    fill_ids(ids, 50, 11);
+    struct ft_wire_seq_step s = sampled(7, ids, 50, 8);
+    s.sampling.coupled = true;
+    expect_drafts(&s, ids, rig_step(&g_rig, &s, 1));
+    s.seq_id = 8;
+    s.sampling.allowed = allowed;
+    s.sampling.n_allowed = 8;
+    s.sampling.banned = banned;
+    s.sampling.n_banned = 2;
+    const struct ft_wire_seq_result *r = rig_step(&g_rig, &s, 1);
+    for (size_t i = 0; i < r->n_draft_ids; i++)
+        ck_assert(r->draft_ids[i] != 5 && r->draft_ids[i] != 51 && r->draft_ids[i] <= 53);
+    expect_drafts(&s, ids, r);
     rig_close(&g_rig);
 }
 END_TEST
@@ -341,6 +362,7 @@ int main(void) {
     tcase_add_test(tc, dev02_sampled_draft_is_drawn_from_the_q_it_leaves);
     tcase_add_test(tc, dev19_penalties_and_bias_act_on_the_draft);
     tcase_add_test(tc, dev21_ragged_draft_lengths_in_one_step_equal_solo_ones);
+    tcase_add_test(tc, coupled_draft_draws_with_gumbel_noise_and_writes_no_rows);
     tcase_add_test(tc, dev18_full_acceptance_feeds_the_missing_token);
     tcase_add_test(tc, dev03_partial_acceptance_rolls_the_draft_back);
     tcase_add_test(tc, dev20_drafts_past_the_context_are_refused_with_both_numbers);
