@@ -2,6 +2,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "common/spec/logprob.h"
 
 #define MODULE "accept"
 
@@ -103,12 +104,49 @@ static void keep_draft(struct co_request *r, int32_t n_before, int32_t n_draft,
         r->draft_len = n_before + min32(n_accepted, n_draft - 1);
 }
 
-static void commit(struct co_app *app, int32_t i, int32_t n_draft,
+/* Each committed token was decided at its own row, whichever rule decided it. */
+static void add_logprobs(struct co_app *app, struct co_request *r, const struct ft_round *round,
+                         const struct ft_verdict *verdict, int32_t n_committed) {
+    struct ft_logprobs row;
+    for (int32_t j = 0; r->n_top >= 0 && j < n_committed; j++) {
+        if (ft_logprob_row(app->round.transform, round->p_rows[j], round->n_vocab,
+                           verdict->tokens[j], r->n_top, &row, &r->error) != FT_OK)
+            return;
+        ft_buf_add(&r->out_logprobs, &row, sizeof row);
+    }
+    if (r->out_logprobs.failed)
+        ft_err_set(&r->error, FT_E_PROC_MEMORY, MODULE, "no memory for logprobs");
+}
+
+/* What a chunk of the prompt says of the tokens behind its positions. */
+static enum ft_code add_prompt_logprobs(struct co_app *app, struct co_request *r, int32_t n_rows,
+                                        int64_t first_row, uint32_t generation,
+                                        struct ft_err *err) {
+    for (int32_t j = 0; j < n_rows; j++) {
+        int32_t position = r->target_len + j;
+        if (position >= r->n_prompt_rows_wanted)
+            break;
+        const float *logits = ft_region_row(co_peer_region(app->target), generation, first_row + j);
+        if (logits == NULL)
+            return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE, "a row outside the region");
+        enum ft_code code = ft_logprob_row(app->round.transform, logits, app->pair.vocab_size,
+                                           r->tokens[position + 1], r->n_prompt_top,
+                                           &r->prompt_logprobs[position], err);
+        if (code != FT_OK)
+            return code;
+        if (r->n_prompt_rows <= position)
+            r->n_prompt_rows = position + 1;
+    }
+    return FT_OK;
+}
+
+static void commit(struct co_app *app, int32_t i, const struct ft_round *round,
                    const struct ft_verdict *verdict) {
     const struct co_plan_item *plan = &app->round.plans[i];
     struct co_request *r = app->round.entries[i].request;
-    int32_t n_before = r->n;
+    int32_t n_before = r->n, n_draft = round->n_draft;
     int32_t n_committed = co_request_commit(r, verdict->tokens, verdict->n_tokens);
+    add_logprobs(app, r, round, verdict, n_committed);
     int32_t n_drafts = min32(verdict->n_accepted, n_committed);
     bool prefill = n_before == r->n_prompt && plan->verify_k == 0;
     if (!prefill) {
@@ -121,15 +159,14 @@ static void commit(struct co_app *app, int32_t i, int32_t n_draft,
     co_request_conclude(r);
 }
 
-static bool decide(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,
-                   uint32_t generation) {
+/* The rows that decide begin at first_row. */
+static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t generation) {
     struct co_round_entry *entry = &app->round.entries[i];
     const struct co_plan_item *plan = &app->round.plans[i];
     struct co_request *r = entry->request;
     const float *p_rows[FT_DRAFT_LEN_MAX + 1];
     for (int32_t k = 0; k <= plan->verify_k; k++) {
-        p_rows[k] =
-            ft_region_row(co_peer_region(app->target), generation, (int64_t)result->first_row + k);
+        p_rows[k] = ft_region_row(co_peer_region(app->target), generation, first_row + k);
         if (p_rows[k] == NULL)
             return false;
     }
@@ -147,21 +184,23 @@ static bool decide(struct co_app *app, int32_t i, const struct ft_wire_seq_resul
         .banned = r->stop_ids,
         .n_banned = (size_t)r->n_stop_ids,
         .n_banned_rows = until_stop_allowed > 0 ? until_stop_allowed : 0,
+        .lenience = r->lenience,
+        .synthetic_rates = r->synthetic_rates,
     };
     struct ft_verdict verdict;
     struct ft_err err = {0};
-    enum ft_code code = app->rule->decide(app->round.transform, &round, &verdict, &err);
+    enum ft_code code = r->rule->decide(app->round.transform, &round, &verdict, &err);
     if (code == FT_E_PEER_PROTOCOL) { /* the draft's fault: the target's own row decides */
         app->round.bad_draft = true;
         round.n_draft = 0;
-        code = app->rule->decide(app->round.transform, &round, &verdict, &err);
+        code = r->rule->decide(app->round.transform, &round, &verdict, &err);
     }
     if (code != FT_OK) {
         app->stats.nan_rows += code == FT_E_REQ_NUMERIC;
         co_request_fail(r, &err);
         return true;
     }
-    commit(app, i, round.n_draft, &verdict);
+    commit(app, i, &round, &verdict);
     return true;
 }
 
@@ -180,9 +219,21 @@ bool co_accept_target(struct co_app *app, int32_t i, const struct ft_wire_seq_re
     if (r->n == r->n_prompt && r->n_preempted == 0) /* of each chunk */
         r->cached_tokens = min32(r->cached_tokens + (int32_t)result->prefix_hit, r->n_prompt);
     r->n_failures = 0;
+    if (plan->every_row) {
+        struct ft_err err = {0};
+        enum ft_code code = add_prompt_logprobs(app, r, plan->n_logits, (int64_t)result->first_row,
+                                                generation, &err);
+        if (code == FT_E_PEER_PROTOCOL)
+            return false;
+        if (code != FT_OK) {
+            co_request_fail(r, &err);
+            return true;
+        }
+    }
     r->target_len += plan->target_tokens;
-    if (plan->n_logits == 0)
+    if (plan->n_logits == 0 || r->target_len < r->n) /* more of it has to be prefilled */
         return true;
     app->round.decoding = app->round.decoding || plan->target_tokens == 1;
-    return decide(app, i, result, generation);
+    int64_t n_before = plan->n_logits - 1 - plan->verify_k; /* rows of the prompt */
+    return decide(app, i, (int64_t)result->first_row + n_before, generation);
 }

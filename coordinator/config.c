@@ -1,5 +1,6 @@
 #include "coordinator/config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define MODULE "config"
@@ -30,7 +31,51 @@ static bool is_loopback(const char *address) {
     return false;
 }
 
-static enum ft_code check(const struct co_config *c, struct ft_err *err) {
+/* "P,P,..." into synthetic_rates. */
+static enum ft_code read_rates(struct co_config *c, struct ft_err *err) {
+    const char *text = c->synthetic_acceptance_rates;
+    while (*text != 0) {
+        char *end;
+        double rate = strtod(text, &end);
+        if (end == text || (*end != 0 && *end != ',') || !(rate >= 0.0 && rate <= 1.0))
+            return ft_err_set(
+                err, FT_E_PROC_CONFIG, MODULE,
+                "synthetic_acceptance_rates is '%s': entry %zu must be a number, 0 to "
+                "1",
+                c->synthetic_acceptance_rates, c->n_synthetic_rates);
+        if (c->n_synthetic_rates == FT_DRAFT_LEN_MAX)
+            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                              "synthetic_acceptance_rates is '%s': at most %d entries",
+                              c->synthetic_acceptance_rates, FT_DRAFT_LEN_MAX);
+        c->synthetic_rates[c->n_synthetic_rates++] = (float)rate;
+        text = *end == ',' ? end + 1 : end;
+    }
+    return FT_OK;
+}
+
+static enum ft_code check_synthetic(struct co_config *c, struct ft_err *err) {
+    const double length = c->synthetic_acceptance_length;
+    enum ft_code code = read_rates(c, err);
+    if (code != FT_OK)
+        return code;
+    if (length != 0.0 && !(length >= 1.0 && length <= 1.0 + c->num_speculative_tokens))
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "synthetic_acceptance_length is %g: must be 0 or 1 to %d (1 + "
+                          "num_speculative_tokens)",
+                          length, 1 + c->num_speculative_tokens);
+    if (length != 0.0 && c->n_synthetic_rates > 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "synthetic_acceptance_length and synthetic_acceptance_rates are both "
+                          "set: one of them at most");
+    if (strcmp(c->rejection_sample_method, "synthetic") == 0 && length == 0.0 &&
+        c->n_synthetic_rates == 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "rejection_sample_method is synthetic: set synthetic_acceptance_length "
+                          "or synthetic_acceptance_rates");
+    return FT_OK;
+}
+
+static enum ft_code check(struct co_config *c, struct ft_err *err) {
     if (c->target_endpoint[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "target_endpoint is not set: give the target worker's unix:PATH");
@@ -50,7 +95,7 @@ static enum ft_code check(const struct co_config *c, struct ft_err *err) {
                           "max_num_batched_tokens is %d: must be at least max_num_seqs (%d), one "
                           "token for each running request",
                           c->max_num_batched_tokens, c->max_num_seqs);
-    return FT_OK;
+    return check_synthetic(c, err);
 }
 
 enum ft_code co_config_parse(struct co_config *config, int argc, char **argv, struct ft_err *err) {

@@ -6,6 +6,7 @@
 #define CO_CONFIG_H
 
 #include "common/base/param.h"
+#include "common/base/sampling.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -13,6 +14,7 @@ extern "C" {
 
 typedef char co_field_str[FT_PARAM_STR_MAX];
 typedef int32_t co_field_i32;
+typedef double co_field_f64;
 typedef int64_t co_field_size;
 typedef bool co_field_bool;
 
@@ -20,6 +22,8 @@ struct co_config {
 #define X(name, type, kind, unit, min, max, def, choices, help) co_field_##type name;
 #include "coordinator/params.def"
 #undef X
+    float synthetic_rates[FT_DRAFT_LEN_MAX]; /* [n_synthetic_rates] of synthetic_acceptance_rates */
+    size_t n_synthetic_rates;
     bool help; /* --help was given and answered */
     bool version;
 };

@@ -1,6 +1,7 @@
 #include "coordinator/places.h"
 
 #include "common/base/clock.h"
+#include "coordinator/group.h"
 #include "coordinator/round.h"
 
 /* Of those whose clients do not read, the last in order: it needs its place least. */
@@ -26,7 +27,7 @@ bool co_places_admit(struct co_app *app) {
     int64_t now_ns = ft_clock_now_ns(), wake_ns = INT64_MAX;
     bool changed = false;
     for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
-        if (r->state != CO_REQUEST_QUEUED || co_request_paused(r))
+        if (r->state != CO_REQUEST_QUEUED || co_request_paused(r) || co_group_waits(r))
             continue;
         if (r->not_before_ns > now_ns) {
             wake_ns = r->not_before_ns < wake_ns ? r->not_before_ns : wake_ns;

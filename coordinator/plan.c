@@ -181,16 +181,17 @@ static int32_t to_go(const struct co_plan_item *item) {
 static void extend_prefill(struct co_plan_item *item, int32_t n_max, int32_t *tokens_left,
                            int32_t *rows_left) {
     int32_t chunk = min32(to_go(item), n_max);
-    if (chunk == to_go(item) && *rows_left < 1)
+    if (item->every_row)
+        chunk = min32(chunk, *rows_left);
+    else if (chunk == to_go(item) && *rows_left < 1)
         chunk--; /* The last token waits for a row of logits. */
     if (chunk <= 0)
         return;
     item->target_tokens += chunk;
     *tokens_left -= chunk;
-    if (to_go(item) == 0) {
-        item->n_logits = 1;
-        *rows_left -= 1;
-    }
+    int32_t n_rows = item->every_row ? chunk : to_go(item) == 0 ? 1 : 0;
+    item->n_logits += n_rows;
+    *rows_left -= n_rows;
 }
 
 /* Of the prompts that have nothing in this step yet, the one with the fewest tokens to go. */
@@ -216,7 +217,7 @@ static void plan_prefill(struct co_plan_item *items, int32_t n_items, int32_t to
     while (tokens_left > 0 && (next = shortest(items, n_items)) != NULL && next != first) {
         extend_prefill(next, tokens_left, &tokens_left, &rows_left);
         if (next->target_tokens == 0)
-            break; /* one token short of a row */
+            break; /* short of a row */
     }
     if (tokens_left > 0 && to_go(first) > 0)
         extend_prefill(first, tokens_left, &tokens_left, &rows_left);

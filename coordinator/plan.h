@@ -29,6 +29,7 @@ struct co_plan_item {
     int32_t draft_len;    /* in the draft's KV: 0 .. n */
     int32_t k_want;       /* tokens worth drafting: 0 .. FT_DRAFT_LEN_MAX; co_plan_kv lowers it */
     bool sampled;         /* its draft steps write q rows */
+    bool every_row;       /* prefill wants a row of logits for every position */
     int32_t n_drafted;    /* before co_plan_target: what the drafter returned */
     int32_t draft_blocks; /* held in the draft's pool; co_plan_draft sets what it holds then */
     /* out */
@@ -40,7 +41,8 @@ struct co_plan_item {
     int32_t draft_k;       /* tokens to draft then */
     int32_t target_tokens; /* committed tokens to append to the target, 0: not in the target step */
     int32_t verify_k;      /* drafted tokens behind them */
-    int32_t n_logits;      /* rows wanted: verify_k + 1, or 0 for a prefill chunk */
+    int32_t n_logits;      /* rows wanted of the last positions: verify_k + 1; of a prefill chunk 0,
+                              or target_tokens with every_row */
 };
 
 int32_t co_plan_blocks(const struct co_plan_limits *limits, int32_t n_positions);

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "coordinator/app.h"
+#include "coordinator/group.h"
 #include "coordinator/round.h"
 
 /* Pauses of a request for which the target worker had no blocks: eight failures in a row, after
@@ -30,10 +31,16 @@ void co_request_collect(struct co_request *r) {
         return;
     unlink_request(r);
     ft_rpc_timer_cancel(r->app->loop, &r->time_limit);
+    co_group_forget(r);
+    co_request_discard(r);
+}
+
+void co_request_discard(struct co_request *r) {
     ft_counts_destroy(&r->counts);
     ft_detok_fini(&r->detok);
     ft_ids_fini(&r->out_ids);
     ft_buf_fini(&r->out_text);
+    ft_buf_fini(&r->out_logprobs);
     ft_arena_destroy(&r->arena);
     free(r);
 }
@@ -59,7 +66,7 @@ static struct ft_wire_spec_stats wire_spec(const struct co_request *r) {
         .num_accepted_tokens = r->spec.accepted,
         .num_target_steps = r->spec.target_steps,
         .num_plain_steps = r->spec.plain_steps,
-        .lossy = r->app->rule->lossy,
+        .lossy = r->rule->lossy,
         .fallback_reason = ft_str_c(r->fallback_reason),
     };
     for (size_t i = 0; i < FT_DRAFT_LEN_MAX; i++) {
@@ -96,14 +103,30 @@ static void fill_end(const struct co_request *r, struct ft_wire_generated *out) 
     out->speculative = wire_spec(r);
 }
 
+static void fill_first(const struct co_request *r, struct ft_wire_generated *out) {
+    out->request_id = ft_str_c(r->id);
+    if (r->return_prompt) {
+        out->prompt_token_ids = r->tokens;
+        out->n_prompt_token_ids = (size_t)r->n_prompt;
+    }
+    out->prompt_logprobs = r->prompt_logprobs;
+    if (r->prompt_logprobs != NULL)
+        out->n_prompt_logprobs = (size_t)r->n_prompt_rows;
+}
+
 static void send_pending(struct co_request *r, bool last) {
     struct ft_wire_generated message = {
         .token_ids = r->out_ids.ptr,
         .n_token_ids = r->out_ids.len,
         .text = ft_buf_str(&r->out_text),
+        .index = (uint32_t)r->index,
     };
+    if (r->n_top >= 0) {
+        message.logprobs = (const struct ft_logprobs *)(const void *)r->out_logprobs.ptr;
+        message.n_logprobs = r->out_logprobs.len / sizeof *message.logprobs;
+    }
     if (!r->announced)
-        message.request_id = ft_str_c(r->id);
+        fill_first(r, &message);
     if (last)
         fill_end(r, &message);
     struct ft_buf out;
@@ -116,6 +139,17 @@ static void send_pending(struct co_request *r, bool last) {
     r->announced = true;
     r->out_ids.len = 0;
     ft_buf_reset(&r->out_text);
+    ft_buf_reset(&r->out_logprobs);
+}
+
+/* What all continuations of a writable call have to say: none waits for another's turn. */
+static void send_group(const struct co_group *group) {
+    for (int32_t i = 0; i < CO_GROUP_MAX; i++) {
+        struct co_request *r = group->members[i];
+        if (r != NULL && r->call != NULL && r->state != CO_REQUEST_ENDED &&
+            (r->out_ids.len != 0 || r->out_text.len != 0))
+            send_pending(r, false);
+    }
 }
 
 void co_request_flush(struct co_request *r) {
@@ -124,17 +158,16 @@ void co_request_flush(struct co_request *r) {
     bool ended = r->state == CO_REQUEST_ENDED;
     if (ended) {
         if (r->error.code != FT_OK) {
-            ft_rpc_call_fail(r->call, &r->error);
+            co_group_fail(r);
         } else if (r->finish != FT_WIRE_FINISH_NONE) {
             send_pending(r, true);
-            ft_rpc_call_finish(r->call, 0, NULL);
-            r->finish = FT_WIRE_FINISH_NONE; /* said once */
+            co_group_said(r);
         }
         return;
     }
     bool pending = r->out_ids.len != 0 || r->out_text.len != 0;
     if (r->stream && pending && ft_rpc_call_writable(r->call))
-        send_pending(r, false);
+        send_group(r->group);
 }
 
 /* ---- life cycle ----------------------------------------------------------------------------- */

@@ -6,7 +6,7 @@
 #define CO_REQUEST_H
 
 #include "common/rpc/rpc.h"
-#include "common/spec/transform.h"
+#include "common/spec/rule.h"
 #include "common/text/detok.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/inference.h"
@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 struct co_app;
+struct co_group;
 
 enum co_request_state {
     CO_REQUEST_QUEUED,  /* waits for a place and for KV; may have been running before */
@@ -39,7 +40,9 @@ enum co_request_event {
 struct co_request {
     struct co_request *next, *prev; /* in order: by priority, then by arrival */
     struct co_app *app;
-    struct ft_rpc_call *call; /* NULL once gone */
+    struct co_group *group;   /* the continuations of one call */
+    int32_t index;            /* of this one */
+    struct ft_rpc_call *call; /* NULL once it has said its last, or its client is gone */
     struct ft_arena *arena;
     enum co_request_state state;
     bool in_step; /* a step that names it is in flight: not freed before its reply */
@@ -49,14 +52,19 @@ struct co_request {
     int32_t priority;     /* lower is earlier */
 
     /* what was asked, checked */
-    struct ft_sampling sampling;
+    struct ft_sampling sampling, draft_sampling;
+    const struct ft_rule *rule;
+    float lenience; /* of the rule `lenient` */
+    float synthetic_rates[FT_DRAFT_LEN_MAX];
     int32_t max_new; /* tokens to generate at most, context limit included */
     int32_t min_tokens;
     int32_t stop_ids[CO_STOP_IDS_MAX + 32]; /* EOS ids unless ignored, and stop_token_ids */
     int32_t n_stop_ids;
     struct ft_str *stops;
     size_t n_stops;
-    bool stream, skip_special, include_stop, speculate;
+    bool stream, skip_special, include_stop, speculate, return_prompt;
+    int32_t n_top, n_prompt_top; /* alternatives of each token; -1: no log-probabilities */
+    int32_t n_prompt_rows_wanted;
     int32_t k; /* num_speculative_tokens of this request */
 
     /* progress */
@@ -73,11 +81,14 @@ struct co_request {
     const char *fallback_reason;
     struct ft_counts *counts; /* NULL without penalties */
     struct ft_detok detok;
+    int32_t n_prompt_rows; /* positions of the prompt whose row was seen, from the first on */
+    struct ft_logprobs *prompt_logprobs; /* [n_prompt_rows_wanted], of the token after each */
 
     /* output */
     struct ft_ids out_ids; /* not yet sent */
     struct ft_buf out_text;
-    bool announced; /* the first message went out */
+    struct ft_buf out_logprobs; /* struct ft_logprobs of each of out_ids, when asked for */
+    bool announced;             /* the first message went out */
     enum ft_wire_finish finish;
     bool has_matched_token;
     int32_t matched_token;
@@ -89,11 +100,14 @@ struct co_request {
     struct ft_rpc_timer time_limit;
 };
 
-/* Check and take over a decoded GenerateRequest that lives in arena. On failure nothing is left
- * and the caller still owns arena. fail FT_E_REQ_* naming the field, the value and the limit */
+/* Check and take over a decoded GenerateRequest that lives in arena, as its continuation index. On
+ * failure nothing is left and the caller still owns arena.
+ * fail  FT_E_REQ_* naming the field, the value and the limit */
 enum ft_code co_request_create(struct co_request **out, struct co_app *app,
-                               const struct ft_wire_generate *in, struct ft_arena *arena,
-                               struct ft_err *err);
+                               const struct ft_wire_generate *in, int32_t index,
+                               struct ft_arena *arena, struct ft_err *err);
+/* Free one that was never queued, and its arena. */
+void co_request_discard(struct co_request *request);
 
 /* Feed an event to the state table (request.c). */
 void co_request_event(struct co_request *request, enum co_request_event event);

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "coordinator/accept.h"
+#include "coordinator/group.h"
 #include "coordinator/places.h"
 
 #define MODULE "round"
@@ -99,7 +100,8 @@ static void collect_entries(struct co_app *app) {
             .target_len = r->target_len,
             .draft_len = r->draft_len,
             .draft_blocks = r->draft_blocks,
-            .sampled = r->sampling.temperature > 0.0f,
+            .sampled = ft_rule_reads_q(&r->draft_sampling),
+            .every_row = r->n_prompt_rows < r->n_prompt_rows_wanted,
         };
         int32_t k = wanted_k(r);
         if (k > 0 && draft_can_read(r))
@@ -185,7 +187,7 @@ static bool send_draft(struct co_app *app) {
             .n_tokens = (size_t)plan->draft_tokens,
             .draft_len = (uint32_t)plan->draft_k,
             .has_sampling = true,
-            .sampling = r->sampling,
+            .sampling = r->draft_sampling,
             .n_prompt = (uint32_t)r->n_prompt,
         };
     }
@@ -277,6 +279,7 @@ static void verify(struct co_app *app) {
 
 void co_round_kick(struct co_app *app) {
     struct co_round *round = &app->round;
+    co_group_reap(app);
     if (round->phase != CO_ROUND_IDLE || !co_peer_up(app->target))
         return;
     /* A worker may still be busy with releases, or the draft with a step of a round that the

@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/admin.h"
+#include "coordinator/group.h"
 #include "coordinator/round.h"
 
 #define MODULE "service"
@@ -53,12 +54,9 @@ static void insert(struct co_app *app, struct co_request *r) {
         app->last = r;
 }
 
-static void enqueue(struct co_app *app, struct co_request *r, struct ft_rpc_call *call,
-                    const struct ft_wire_params *params) {
-    r->call = call;
+static void enqueue(struct co_app *app, struct co_request *r, const struct ft_wire_params *params) {
     insert(app, r);
     app->n_queued++;
-    ft_rpc_call_set_user(call, r);
     if (params->has_time_limit_millis)
         ft_rpc_timer_set(app->loop, &r->time_limit,
                          r->arrived_ns + (int64_t)params->time_limit_millis * 1000000, time_limit,
@@ -81,55 +79,87 @@ static struct ft_str client_of(const struct co_app *app, const struct ft_rpc_cal
     return client;
 }
 
-/* Queue and shares. On failure the client is told when to come again. */
-static enum ft_code check_limits(struct co_app *app, struct ft_rpc_call *call, struct ft_err *err) {
+/* Queue and shares, for n requests more. On failure the client is told when to come again. */
+static enum ft_code check_limits(struct co_app *app, struct ft_rpc_call *call, int32_t n,
+                                 struct ft_err *err) {
     enum ft_code code = FT_OK;
     int32_t limit = app->config.max_requests_per_client;
     int32_t n_own = 0;
     struct ft_str client = limit > 0 ? client_of(app, call) : (struct ft_str){NULL, 0};
     for (struct co_request *r = app->first; limit > 0 && r != NULL; r = r->next)
         n_own += r->state != CO_REQUEST_ENDED && ft_str_eq(r->client, client);
-    if (app->n_queued >= app->config.max_queue &&
-        (app->n_queued > 0 || app->n_running >= app->pair.max_seqs))
+    int64_t room = (int64_t)app->config.max_queue - app->n_queued;
+    if (app->n_queued == 0 && app->n_running < app->pair.max_seqs) /* some run at once */
+        room += app->pair.max_seqs - app->n_running;
+    if (n > room)
         code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
-                          "%d requests are waiting, which is the limit (max_queue)", app->n_queued);
-    else if (limit > 0 && n_own >= limit)
+                          "%d requests are waiting and %d come: the limit is %d (max_queue)",
+                          app->n_queued, n, app->config.max_queue);
+    else if (limit > 0 && n_own + n > limit)
         code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
-                          "this client has %d requests, which is the limit "
+                          "this client has %d requests and %d come: the limit is %d "
                           "(max_requests_per_client)",
-                          n_own);
+                          n_own, n, limit);
     if (code != FT_OK)
         ft_rpc_call_trailer(call, "retry-after-ms", RETRY_AFTER_MS);
     return code;
 }
 
+/* Continuation index of the message, in an arena of its own; its n is how many there are. */
+static enum ft_code make_request(struct co_app *app, struct ft_str message, int32_t index,
+                                 struct co_request **out, struct ft_wire_generate *in,
+                                 struct ft_err *err) {
+    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX);
+    if (arena == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
+    enum ft_code code = ft_wire_decode_generate(message, arena, in, err);
+    if (code == FT_OK)
+        code = co_request_create(out, app, in, index, arena, err);
+    if (code != FT_OK)
+        ft_arena_destroy(&arena);
+    return code;
+}
+
 static enum ft_code generate(struct co_app *app, struct ft_rpc_call *call, struct ft_str message,
-                             struct ft_arena *arena, struct ft_err *err) {
+                             struct ft_err *err) {
+    struct co_request *made[CO_GROUP_MAX];
     struct ft_wire_generate in;
-    struct co_request *r = NULL;
+    uint32_t n = 1, n_made = 0;
     enum ft_code code = ready(app, err);
     if (code == FT_OK)
-        code = check_limits(app, call, err);
-    if (code == FT_OK)
-        code = ft_wire_decode_generate(message, arena, &in, err);
-    if (code == FT_OK)
-        code = co_request_create(&r, app, &in, arena, err);
-    if (code != FT_OK)
-        return code;
-    if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
-        r->client = ft_arena_str(arena, client_of(app, call));
-    enqueue(app, r, call, &in.params);
-    return FT_OK;
+        code = check_limits(app, call, 1, err);
+    for (; code == FT_OK && n_made < n; n_made += code == FT_OK) {
+        code = make_request(app, message, (int32_t)n_made, &made[n_made], &in, err);
+        if (code == FT_OK && n_made == 0 && in.params.has_n) {
+            n = in.params.n; /* checked */
+            code = check_limits(app, call, (int32_t)n, err);
+            if (code != FT_OK)
+                co_request_discard(made[0]);
+        }
+    }
+    struct co_group *group = code == FT_OK ? co_group_create(call) : NULL;
+    if (code == FT_OK && group == NULL)
+        code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
+    if (group != NULL)
+        ft_rpc_call_set_user(call, group);
+    for (uint32_t i = 0; i < n_made; i++) {
+        if (group == NULL) {
+            co_request_discard(made[i]);
+            continue;
+        }
+        if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
+            made[i]->client = ft_arena_str(made[i]->arena, client_of(app, call));
+        co_group_add(group, made[i]);
+        enqueue(app, made[i], &in.params);
+    }
+    return code;
 }
 
 static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str message) {
     struct co_app *app = service;
     struct ft_err err = {0};
-    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX);
-    enum ft_code code = arena == NULL ? ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory")
-                                      : generate(app, call, message, arena, &err);
+    enum ft_code code = generate(app, call, message, &err);
     if (code != FT_OK) {
-        ft_arena_destroy(&arena);
         ft_debug("request-refused code %s reason %s", ft_code_name(code), err.text);
         ft_rpc_call_fail(call, &err);
         return;
@@ -138,29 +168,27 @@ static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str m
 }
 
 static void on_generate_writable(struct ft_rpc_call *call, void *service) {
-    struct co_request *r = ft_rpc_call_user(call);
-    if (r == NULL)
+    struct co_group *group = ft_rpc_call_user(call);
+    if (group == NULL)
         return;
-    bool was_paused = co_request_paused(r);
-    co_request_flush(r);
-    if (was_paused)
-        co_round_kick(service);
+    co_group_flush(group);
+    co_round_kick(service);
 }
 
 static void on_generate_cancelled(struct ft_rpc_call *call, void *service) {
-    struct co_request *r = ft_rpc_call_user(call);
-    if (r == NULL)
+    struct co_group *group = ft_rpc_call_user(call);
+    if (group == NULL)
         return;
-    co_request_event(r, CO_EVENT_CANCEL);
+    co_group_cancel(group);
     co_round_kick(service);
 }
 
 static void on_generate_gone(struct ft_rpc_call *call, void *service) {
-    struct co_request *r = ft_rpc_call_user(call);
-    if (r == NULL)
+    struct co_group *group = ft_rpc_call_user(call);
+    if (group == NULL)
         return;
     ft_rpc_call_set_user(call, NULL);
-    co_request_call_gone(r);
+    co_group_call_gone(group);
     co_round_kick(service);
 }
 

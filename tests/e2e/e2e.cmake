@@ -2,13 +2,14 @@
 include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
 include(${PROJECT_SOURCE_DIR}/tests/support/cluster.cmake)
 
-foreach(suite lossless stop sampling validate faults)
+foreach(suite lossless stop sampling rules logprobs n validate faults)
   ft_test(e2e/test_e2e_${suite}.c LINK ft_test_cluster ft_test_support m LABELS e2e TIMEOUT 900)
   ft_grpc_test_env(test_e2e_${suite})
 endforeach()
 set_property(TEST test_e2e_lossless APPEND PROPERTY ENVIRONMENT CK_RUN_CASE=lossless)
 if(FORETOKEN_SANITIZE) # it is for races and leaks; the release build counts
-  set_property(TEST test_e2e_sampling APPEND PROPERTY ENVIRONMENT FORETOKEN_TEST_DRAWS=256)
+  set_property(TEST test_e2e_sampling test_e2e_rules APPEND PROPERTY
+               ENVIRONMENT FORETOKEN_TEST_DRAWS=256)
 endif()
 
 ft_test(e2e/test_e2e_alpha.c LINK ft_test_cluster ft_test_support m LABELS e2e slow TIMEOUT 3600)

@@ -78,7 +78,18 @@ START_TEST(bad_parameters_are_refused_by_name) {
     BAD((r.params.has_repetition_penalty = true, r.params.repetition_penalty = 0),
         "repetition_penalty is 0");
     BAD(r.params.min_tokens = 6, "min_tokens is 6");
-    BAD((r.params.has_n = true, r.params.n = 0), "n is 0");
+    BAD((r.params.has_n = true, r.params.n = 0), "n is 0: must be 1 to 64");
+    BAD((r.params.has_n = true, r.params.n = 65), "n is 65: must be 1 to 64");
+    BAD((r.params.has_logprobs = true, r.params.logprobs = 21), "logprobs is 21: must be 0 to 20");
+    BAD((r.params.has_logprobs = true, r.params.logprobs = -1), "logprobs is -1");
+    BAD((r.params.has_prompt_logprobs = true, r.params.prompt_logprobs = 21),
+        "prompt_logprobs is 21: must be 0 to 20");
+    BAD((r.params.has_prompt_logprobs = true, r.params.prompt_logprobs = INT32_MIN),
+        "prompt_logprobs is -2147483648");
+    BAD(r.params.has_truncate_prompt_tokens = true,
+        "truncate_prompt_tokens is 0: must be 1 to 4095");
+    BAD((r.params.has_truncate_prompt_tokens = true, r.params.truncate_prompt_tokens = 4096),
+        "truncate_prompt_tokens is 4096");
     BAD(r.num_speculative_tokens = 17, "num_speculative_tokens is 17: must be 0 to 16");
     BAD(r.input.kind = FT_WIRE_INPUT_NONE, "no input");
     BAD(r.request_id = ft_str_c("bad\nid"), "request_id");
@@ -89,22 +100,58 @@ START_TEST(bad_parameters_are_refused_by_name) {
 }
 END_TEST
 
-START_TEST(unsupported_fields_are_refused_not_ignored) {
+START_TEST(speculative_parameters_are_refused_by_name) {
+    static const float rates[17] = {1, 1, 1.5f};
     start_pair("cyc", "cyc-draft");
-    struct ft_wire_generate r = gen_text("a", 5, 4);
-    r.params.has_n = true;
-    r.params.n = 2;
-    require_refused(&r, UNIMPLEMENTED, "n is 2");
-    r = gen_text("a", 5, 4);
-    r.params.has_logprobs = true;
-    require_refused(&r, UNIMPLEMENTED, "logprobs");
-    r = gen_text("a", 5, 4);
-    r.params.has_prompt_logprobs = true;
-    require_refused(&r, UNIMPLEMENTED, "prompt_logprobs");
-    r = gen_text("a", 5, 4);
-    r.params.has_truncate_prompt_tokens = true;
-    require_refused(&r, UNIMPLEMENTED, "truncate_prompt_tokens");
-    r = gen_request();
+    start_neighbours();
+#define BAD(rule, change, says)                                                                    \
+    do {                                                                                           \
+        struct ft_wire_generate r = gen_text("a", 5, 4);                                           \
+        r.spec.rejection_sample_method = ft_str_c(rule);                                           \
+        change;                                                                                    \
+        require_refused(&r, INVALID, says);                                                        \
+    } while (0)
+    BAD("warp\n", (void)0,
+        "rejection_sample_method is 'warp?': must be one of standard, coupled, block, lenient, "
+        "synthetic");
+    BAD("Standard", (void)0, "rejection_sample_method is 'Standard'");
+    BAD("", (r.spec.has_lenience = true, r.spec.lenience = 0.5f),
+        "lenience is set: it is of the rule lenient, and rejection_sample_method is standard");
+    BAD("lenient", r.spec.has_lenience = true, "lenience is 0: must be 0.01 to 1");
+    BAD("lenient", (r.spec.has_lenience = true, r.spec.lenience = 1.1f), "lenience is 1.1");
+    BAD("lenient", (r.spec.has_lenience = true, r.spec.lenience = NAN), "lenience is ");
+    BAD("synthetic", (void)0, "set synthetic_acceptance_length or synthetic_acceptance_rates");
+    BAD("block",
+        (r.spec.has_synthetic_acceptance_length = true, r.spec.synthetic_acceptance_length = 2),
+        "synthetic_acceptance_length is set: it is of the rule synthetic");
+    BAD("synthetic",
+        (r.spec.has_synthetic_acceptance_length = true, r.spec.synthetic_acceptance_length = 5.5f),
+        "synthetic_acceptance_length is 5.5: must be 1 to 5 (1 + num_speculative_tokens)");
+    BAD("synthetic", r.spec.has_synthetic_acceptance_length = true,
+        "synthetic_acceptance_length is 0");
+    BAD("synthetic",
+        (r.spec.synthetic_acceptance_rates = rates, r.spec.n_synthetic_acceptance_rates = 3),
+        "synthetic_acceptance_rates[2] is 1.5: must be 0 to 1");
+    BAD("synthetic",
+        (r.spec.synthetic_acceptance_rates = rates, r.spec.n_synthetic_acceptance_rates = 17),
+        "synthetic_acceptance_rates has 17 entries: at most 16");
+    BAD("synthetic",
+        (r.spec.synthetic_acceptance_rates = rates, r.spec.n_synthetic_acceptance_rates = 2,
+         r.spec.has_synthetic_acceptance_length = true, r.spec.synthetic_acceptance_length = 2),
+        "both set");
+    BAD("", (r.spec.has_draft_temperature = true, r.spec.draft_temperature = -1),
+        "draft_temperature is -1: must be 0 to 100");
+    BAD("", (r.spec.has_draft_top_p = true, r.spec.draft_top_p = NAN), "draft_top_p is ");
+    BAD("", (r.spec.has_draft_top_k = true, r.spec.draft_top_k = -2), "draft_top_k is -2");
+#undef BAD
+    require_neighbours();
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+START_TEST(unsupported_input_is_refused_not_ignored) {
+    start_pair("cyc", "cyc-draft");
+    struct ft_wire_generate r = gen_request();
     struct ft_wire_chat_message message = {ft_str_c("user"), ft_str_c("hi")};
     r.input =
         (struct ft_wire_prompt){.kind = FT_WIRE_INPUT_CHAT, .messages = &message, .n_messages = 1};
@@ -133,6 +180,14 @@ START_TEST(dev29_ids_out_of_range_are_refused_in_every_field) {
         r.params.logit_bias = &bias;
         r.params.n_logit_bias = 1;
         require_refused(&r, INVALID, says);
+        r = gen_text("a", 5, 4);
+        r.params.allowed_token_ids = ids;
+        r.params.n_allowed_token_ids = 2;
+        require_refused(&r, INVALID, "allowed_token_ids[1]");
+        r = gen_text("a", 5, 4);
+        r.params.banned_token_ids = ids;
+        r.params.n_banned_token_ids = 2;
+        require_refused(&r, INVALID, "banned_token_ids[1]");
     }
     static struct ft_bias many[65536];
     for (int32_t i = 0; i < 65536; i++)
@@ -141,6 +196,11 @@ START_TEST(dev29_ids_out_of_range_are_refused_in_every_field) {
     r.params.logit_bias = many;
     r.params.n_logit_bias = 65536;
     require_refused(&r, INVALID, "logit_bias");
+    static int32_t ids[1025];
+    r = gen_text("a", 5, 4);
+    r.params.banned_token_ids = ids;
+    r.params.n_banned_token_ids = 1025;
+    require_refused(&r, INVALID, "banned_token_ids has 1025 ids: at most 1024");
     require_neighbours();
     cluster_stop(&g_cluster);
 }
@@ -338,7 +398,8 @@ int main(void) {
     TCase *tc = tcase_create("validate");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, bad_parameters_are_refused_by_name);
-    tcase_add_test(tc, unsupported_fields_are_refused_not_ignored);
+    tcase_add_test(tc, speculative_parameters_are_refused_by_name);
+    tcase_add_test(tc, unsupported_input_is_refused_not_ignored);
     tcase_add_test(tc, dev29_ids_out_of_range_are_refused_in_every_field);
     tcase_add_test(tc, dev30_empty_prompts_are_refused_beside_live_streams);
     tcase_add_test(tc, text_that_is_not_utf8_is_refused_with_the_offset);

@@ -166,6 +166,16 @@ struct ft_wire_generate gen_text(const char *text, uint32_t max_tokens, int k) {
     return request;
 }
 
+static void on_other(struct gen *gen, const struct ft_wire_generated *out) {
+    ck_assert_uint_le(out->index, GEN_OTHERS);
+    struct gen_other *other = &gen->others[out->index - 1];
+    ck_assert_int_eq(other->finish, FT_WIRE_FINISH_NONE);
+    for (size_t i = 0; i < out->n_token_ids && other->n_ids < GEN_OTHER_IDS_MAX; i++)
+        other->ids[other->n_ids++] = out->token_ids[i];
+    other->finish = out->finish;
+    other->usage = out->usage;
+}
+
 static void on_message(void *user, struct ft_str message) {
     struct gen *gen = user;
     struct ft_wire_generated out;
@@ -174,10 +184,19 @@ static void on_message(void *user, struct ft_str message) {
     ck_assert_msg(ft_wire_decode_generated(message, gen->arena, &out, &err) == FT_OK, "%s",
                   err.text);
     gen->n_messages++;
+    if (out.index > 0) {
+        on_other(gen, &out);
+        return;
+    }
     for (size_t i = 0; i < out.n_token_ids && gen->n_ids < GEN_IDS_MAX; i++)
         gen->ids[gen->n_ids++] = out.token_ids[i];
     gen->bad_utf8 = gen->bad_utf8 || ft_utf8_valid_prefix(out.text) != out.text.len;
     ft_buf_add_str(&gen->text, out.text);
+    ft_buf_add(&gen->logprobs, out.logprobs, out.n_logprobs * sizeof *out.logprobs);
+    ft_buf_add(&gen->prompt_logprobs, out.prompt_logprobs,
+               out.n_prompt_logprobs * sizeof *out.prompt_logprobs);
+    ft_buf_add(&gen->prompt_ids, out.prompt_token_ids,
+               out.n_prompt_token_ids * sizeof *out.prompt_token_ids);
     if (out.finish != FT_WIRE_FINISH_NONE) {
         gen->finish = out.finish;
         gen->has_matched_token = out.has_matched_token;
@@ -208,6 +227,9 @@ void gen_start(struct cluster *c, const struct ft_wire_generate *request, struct
     gen->cancel_after = cancel_after;
     gen->arena = ft_arena_create(4096, 0);
     ft_buf_init(&gen->text, 0);
+    ft_buf_init(&gen->logprobs, 0);
+    ft_buf_init(&gen->prompt_logprobs, 0);
+    ft_buf_init(&gen->prompt_ids, 0);
     struct ft_buf out;
     struct ft_err err = {0};
     struct ft_rpc_call_opts opts = {0};
@@ -236,8 +258,16 @@ void gen_run(struct cluster *c, const struct ft_wire_generate *request, struct g
     gen_wait(c, &gen, 1);
 }
 
+const struct ft_logprobs *gen_logprobs(const struct gen *gen, size_t i) {
+    ck_assert_uint_ge(gen->logprobs.len / sizeof(struct ft_logprobs), i + 1);
+    return (const struct ft_logprobs *)(const void *)gen->logprobs.ptr + i;
+}
+
 void gen_fini(struct gen *gen) {
     ft_buf_fini(&gen->text);
+    ft_buf_fini(&gen->logprobs);
+    ft_buf_fini(&gen->prompt_logprobs);
+    ft_buf_fini(&gen->prompt_ids);
     ft_arena_destroy(&gen->arena);
 }
 

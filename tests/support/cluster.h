@@ -14,7 +14,7 @@
 
 enum cluster_role { CLUSTER_TARGET, CLUSTER_DRAFT, CLUSTER_COORDINATOR, CLUSTER_ROLES };
 
-enum { CLUSTER_ARGS = 12, GEN_IDS_MAX = 8192 };
+enum { CLUSTER_ARGS = 12, GEN_IDS_MAX = 8192, GEN_OTHERS = 7, GEN_OTHER_IDS_MAX = 256 };
 
 struct cluster_opts {
     const char *target_dir;
@@ -54,6 +54,14 @@ struct gen {
     char matched_str[64];
     struct ft_wire_usage usage;
     struct ft_wire_spec_stats spec;
+    struct ft_buf logprobs, prompt_logprobs; /* struct ft_logprobs each */
+    struct ft_buf prompt_ids;                /* int32_t each */
+    struct gen_other {                       /* continuations 1 and up; all else is of index 0 */
+        int32_t ids[GEN_OTHER_IDS_MAX];
+        size_t n_ids;
+        enum ft_wire_finish finish;
+        struct ft_wire_usage usage;
+    } others[GEN_OTHERS];
     bool bad_utf8; /* a message's text was not valid UTF-8 by itself */
     struct ft_rpc_stream *stream;
     struct ft_arena *arena;
@@ -69,6 +77,8 @@ void gen_wait(struct cluster *cluster, struct gen *const *gens, size_t n);
 /* Start and wait. The status is in gen. */
 void gen_run(struct cluster *cluster, const struct ft_wire_generate *request, struct gen *gen);
 void gen_fini(struct gen *gen);
+/* The log-probabilities of token i; fails the test when they did not come. */
+const struct ft_logprobs *gen_logprobs(const struct gen *gen, size_t i);
 
 /* Statistics; strings of the result are not kept. */
 struct ft_wire_stats cluster_stats(struct cluster *cluster);

@@ -29,6 +29,7 @@ static void random_items(struct co_plan_item *items, int32_t n) {
             .draft_len = below(len),
             .k_want = below(FT_DRAFT_LEN_MAX + 1),
             .sampled = below(2) == 0,
+            .every_row = below(4) == 0,
         };
         items[i].draft_blocks = items[i].draft_len == 0 ? 0 : (items[i].draft_len + 15) / 16;
     }
@@ -112,7 +113,10 @@ static void check_target(const struct co_plan_item *items, int32_t n,
             waiting = true;
             moved = moved || it->target_tokens > 0;
             REQUIRE(it->verify_k == 0);
-            REQUIRE(it->n_logits == (it->target_len + it->target_tokens == it->n ? 1 : 0));
+            if (it->every_row)
+                REQUIRE(it->n_logits == it->target_tokens);
+            else
+                REQUIRE(it->n_logits == (it->target_len + it->target_tokens == it->n ? 1 : 0));
         }
     }
     REQUIRE(tokens <= target->max_tokens);
@@ -274,6 +278,24 @@ START_TEST(dev31_prompt_longer_than_a_step_is_chunked) {
 }
 END_TEST
 
+/* A prompt whose every row is wanted takes as many steps as its rows need. */
+START_TEST(plan_of_every_row_is_bounded_by_rows) {
+    struct co_plan_item items[2] = {{.n = 100, .every_row = true}, {.n = 20, .target_len = 19}};
+    struct co_plan_limits limits = {
+        .max_tokens = 64, .max_rows = 17, .block_tokens = 16, .n_blocks = 1000};
+    int32_t steps = 0;
+    while (items[0].target_len < items[0].n - 1) {
+        co_plan_target(items, 2, &limits);
+        ck_assert_int_eq(items[1].n_logits, 1); /* the stream beside it is not delayed */
+        ck_assert_int_eq(items[0].n_logits, items[0].target_tokens);
+        ck_assert_int_le(items[0].n_logits, 16);
+        items[0].target_len += items[0].target_tokens;
+        ck_assert_int_lt(++steps, 10);
+    }
+    ck_assert_int_eq(steps, 7);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("plan");
     TCase *tc = tcase_create("plan");
@@ -284,6 +306,7 @@ int main(void) {
     tcase_add_test(tc, plan_short_prompt_does_not_wait_for_a_long_one);
     tcase_add_test(tc, plan_draft_behind_catches_up_then_drafts);
     tcase_add_test(tc, dev21_ragged_k_in_one_batch_is_kept_apart);
+    tcase_add_test(tc, plan_of_every_row_is_bounded_by_rows);
     tcase_add_test(tc, dev31_prompt_longer_than_a_step_is_chunked);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
