@@ -16,6 +16,7 @@ extern "C" {
 enum ctl_exit {
     CTL_EXIT_OK = 0,
     CTL_EXIT_USAGE = 64,
+    CTL_EXIT_DATA = 65, /* some lines of a batch failed, each said so in its place */
     CTL_EXIT_NO_INPUT = 66,
     CTL_EXIT_UNAVAILABLE = 69,
     CTL_EXIT_INTERNAL = 70,

@@ -1,4 +1,4 @@
-#include "foretokenctl/flags.h"
+#include "foretokenctl/flag_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -7,25 +7,14 @@
 
 #define MODULE "flags"
 #define NAME_BYTES 64
-#define NO_MARK SIZE_MAX
-
-enum kind { BOOL, F32, F64, I32, U32, U64, STR, STRS, IDS, BIASES };
-
-struct flag {
-    const char *name;
-    enum kind kind;
-    size_t offset;
-    size_t mark; /* offset of the bool that says "given", or of the count; NO_MARK */
-    unsigned commands;
-    const char *value, *help;
-};
+#define NO_MARK CTL_FLAG_NO_MARK
 
 #define MEMBER(member) offsetof(struct ctl_options, member)
-static const struct flag flags[] = {
+static const struct ctl_flag flags[] = {
 #define PLAIN(name, kind, member, commands, value, help)                                           \
-    {#name, kind, MEMBER(member), NO_MARK, commands, value, help},
+    {#name, CTL_FLAG_##kind, MEMBER(member), NO_MARK, commands, value, help},
 #define MARKED(name, kind, member, mark, commands, value, help)                                    \
-    {#name, kind, MEMBER(member), MEMBER(mark), commands, value, help},
+    {#name, CTL_FLAG_##kind, MEMBER(member), MEMBER(mark), commands, value, help},
 #include "foretokenctl/flags.def"
 #undef PLAIN
 #undef MARKED
@@ -51,7 +40,7 @@ static void spell(char out[NAME_BYTES], struct ft_str name, char from, char to) 
     out[len] = 0;
 }
 
-static const struct flag *find(const char *name) {
+const struct ctl_flag *ctl_flag_find(const char *name) {
     for (size_t i = 0; i < N_FLAGS; i++)
         if (strcmp(flags[i].name, name) == 0)
             return &flags[i];
@@ -59,7 +48,7 @@ static const struct flag *find(const char *name) {
 }
 
 static enum ft_code unknown(const char *name, struct ft_err *err) {
-    const struct flag *nearest = &flags[0];
+    const struct ctl_flag *nearest = &flags[0];
     char given[NAME_BYTES], known[NAME_BYTES];
     for (size_t i = 1; i < N_FLAGS; i++)
         if (ft_str_distance(name, flags[i].name) < ft_str_distance(name, nearest->name))
@@ -184,6 +173,21 @@ enum ft_code ctl_flags_add_ids(struct ft_arena *arena, const char *name, struct 
     return FT_OK;
 }
 
+static enum ft_code add_reals(struct ft_arena *arena, const char *name, struct ft_str text,
+                              void *slot, size_t *n, struct ft_err *err) {
+    do {
+        struct ft_str item = next_item(&text);
+        double value;
+        if (!parse_real(item, &value))
+            return bad_value(name, item, "numbers with commas between", err);
+        float *real = append(arena, slot, n, sizeof *real);
+        if (real == NULL)
+            return no_memory(err);
+        *real = (float)value;
+    } while (text.ptr != NULL);
+    return FT_OK;
+}
+
 static enum ft_code add_biases(struct ft_arena *arena, const char *name, struct ft_str text,
                                void *slot, size_t *n, struct ft_err *err) {
     do {
@@ -204,26 +208,26 @@ static enum ft_code add_biases(struct ft_arena *arena, const char *name, struct 
     return FT_OK;
 }
 
-static enum ft_code set_number(const struct flag *flag, void *slot, const char *text,
+static enum ft_code set_number(const struct ctl_flag *flag, void *slot, const char *text,
                                struct ft_err *err) {
     int64_t integer;
     double real;
     switch (flag->kind) {
-    case F32:
-    case F64:
+    case CTL_FLAG_F32:
+    case CTL_FLAG_F64:
         if (!parse_real(ft_str_c(text), &real))
             return bad_value(flag->name, ft_str_c(text), "a number", err);
-        if (flag->kind == F32)
+        if (flag->kind == CTL_FLAG_F32)
             *(float *)slot = (float)real;
         else
             *(double *)slot = real;
         return FT_OK;
-    case I32:
+    case CTL_FLAG_I32:
         if (!parse_integer(ft_str_c(text), INT32_MIN, INT32_MAX, &integer))
             return bad_value(flag->name, ft_str_c(text), "a whole number of 32 bits", err);
         *(int32_t *)slot = (int32_t)integer;
         return FT_OK;
-    case U32:
+    case CTL_FLAG_U32:
         if (!parse_integer(ft_str_c(text), 0, UINT32_MAX, &integer))
             return bad_value(flag->name, ft_str_c(text), "a whole number, 0 to 4294967295", err);
         *(uint32_t *)slot = (uint32_t)integer;
@@ -236,27 +240,29 @@ static enum ft_code set_number(const struct flag *flag, void *slot, const char *
     }
 }
 
-static enum ft_code set_flag(const struct flag *flag, struct ctl_options *opts, const char *text,
-                             struct ft_err *err) {
+enum ft_code ctl_flag_set(const struct ctl_flag *flag, struct ctl_options *opts, const char *text,
+                          struct ft_err *err) {
     void *slot = (char *)opts + flag->offset;
     void *mark = flag->mark == NO_MARK ? NULL : (char *)opts + flag->mark;
     struct ft_str *item;
     enum ft_code code;
     switch (flag->kind) {
-    case STRS:
+    case CTL_FLAG_STRS:
         item = append(opts->arena, slot, mark, sizeof *item);
         if (item == NULL)
             return no_memory(err);
         *item = ft_str_c(text);
         return FT_OK;
-    case IDS:
+    case CTL_FLAG_IDS:
         return ctl_flags_add_ids(opts->arena, flag->name, ft_str_c(text), slot, mark, err);
-    case BIASES:
+    case CTL_FLAG_REALS:
+        return add_reals(opts->arena, flag->name, ft_str_c(text), slot, mark, err);
+    case CTL_FLAG_BIASES:
         return add_biases(opts->arena, flag->name, ft_str_c(text), slot, mark, err);
-    case STR:
+    case CTL_FLAG_STR:
         *(struct ft_str *)slot = ft_str_c(text);
         break;
-    case BOOL:
+    case CTL_FLAG_BOOL:
         if (strcmp(text, "true") != 0 && strcmp(text, "false") != 0)
             return bad_value(flag->name, ft_str_c(text), "true or false", err);
         *(bool *)slot = *text == 't';
@@ -288,16 +294,16 @@ static enum ft_code parse_flag(struct parser *parser, struct ctl_options *opts,
     char name[NAME_BYTES];
     spell(name, (struct ft_str){text, equals == NULL ? strlen(text) : (size_t)(equals - text)}, '-',
           '_');
-    const struct flag *flag = find(name);
+    const struct ctl_flag *flag = ctl_flag_find(name);
     if (flag == NULL && value == NULL && strncmp(name, "no_", 3) == 0) {
-        flag = find(name + 3);
-        if (flag != NULL && flag->kind != BOOL)
+        flag = ctl_flag_find(name + 3);
+        if (flag != NULL && flag->kind != CTL_FLAG_BOOL)
             flag = NULL;
         value = "false";
     }
     if (flag == NULL)
         return unknown(name, err);
-    if (value == NULL && flag->kind == BOOL)
+    if (value == NULL && flag->kind == CTL_FLAG_BOOL)
         value = "true";
     if (value == NULL && parser->next == parser->argc)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "--%s needs a value: %s", text,
@@ -305,7 +311,7 @@ static enum ft_code parse_flag(struct parser *parser, struct ctl_options *opts,
     if (value == NULL)
         value = parser->argv[parser->next++];
     parser->given[flag - flags] = true;
-    return set_flag(flag, opts, value, err);
+    return ctl_flag_set(flag, opts, value, err);
 }
 
 static enum ft_code check_command_takes(const struct parser *parser, const struct ctl_options *opts,
@@ -351,14 +357,15 @@ enum ft_code ctl_flags_parse(int argc, char **argv, struct ctl_options *opts, st
 
 void ctl_flags_print(FILE *out, unsigned command) {
     for (size_t i = 0; i < N_FLAGS; i++) {
-        const struct flag *flag = &flags[i];
+        const struct ctl_flag *flag = &flags[i];
         char name[NAME_BYTES], usage[2 * NAME_BYTES];
         bool global = flag->commands == CTL_ALL;
         if (command == CTL_GLOBAL ? !global : global || (flag->commands & command) == 0)
             continue;
         spell(name, ft_str_c(flag->name), '_', '-');
-        snprintf(usage, sizeof usage, "--%s%s%s%s", flag->kind == BOOL && !global ? "[no-]" : "",
-                 name, flag->value[0] == 0 ? "" : " ", flag->value);
+        snprintf(usage, sizeof usage, "--%s%s%s%s",
+                 flag->kind == CTL_FLAG_BOOL && !global ? "[no-]" : "", name,
+                 flag->value[0] == 0 ? "" : " ", flag->value);
         if (strlen(usage) > 28)
             fprintf(out, "  %s\n  %-28s %s\n", usage, "", flag->help);
         else

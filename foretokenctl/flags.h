@@ -23,9 +23,11 @@ enum ctl_command {
     CTL_DETOKENIZE = 4,
     CTL_MODEL = 8,
     CTL_STATS = 16,
+    CTL_BATCH = 32,
     CTL_INPUT = CTL_GENERATE | CTL_TOKENIZE,
-    CTL_ALL = 31,
-    CTL_GLOBAL = 32 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
+    CTL_REQUEST = CTL_GENERATE | CTL_BATCH,
+    CTL_ALL = 63,
+    CTL_GLOBAL = 64 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
 };
 
 struct ctl_options {
@@ -35,7 +37,9 @@ struct ctl_options {
     size_t n_words;
     /* what flags.def names; texts are empty when not given */
     struct ft_str endpoint, prompt, prompt_file, chat_file, request_id;
-    bool has_prompt, has_prompt_file, has_chat_file, has_timeout;
+    bool has_prompt, has_prompt_file, has_chat_file, has_timeout, has_concurrency, has_progress;
+    bool progress;
+    uint32_t concurrency;
     double timeout_s; /* not given: the caller sets the command's own */
     bool json, help, version, stats, pieces;
     struct ft_str *chat;

@@ -1,19 +1,18 @@
 #include <inttypes.h>
 #include <unistd.h>
 
+#include "foretokenctl/answer.h"
 #include "foretokenctl/commands.h"
 #include "foretokenctl/exit.h"
-#include "foretokenctl/fields.h"
 #include "foretokenctl/input.h"
+#include "foretokenctl/print.h"
 #include "foretokenctl/session.h"
 
 struct generation {
     struct ctl_session *session;
     const struct ctl_options *opts;
-    struct ft_buf ids; /* int32_t, for --json */
-    struct ft_buf text;
-    struct ft_buf request_id;
-    struct ft_wire_generated last; /* the message with a finish reason, once it has come */
+    struct ctl_answer answer;
+    bool keep; /* the text is printed at the end: as JSON, or one continuation after the other */
     struct ft_rpc_status status;
     struct ft_err err; /* what made us cancel: a message that is none, or a closed output */
     char last_byte;    /* of the text */
@@ -38,22 +37,10 @@ static void on_message(void *user, struct ft_str bytes) {
     struct ft_wire_generated message;
     if (gen->err.code != FT_OK)
         return;
-    if (gen->last.finish == FT_WIRE_FINISH_NONE) /* the last message stays for the statistics */
-        ft_arena_reset(gen->session->arena);
-    if (ft_wire_decode_generated(bytes, gen->session->arena, &message, &gen->err) != FT_OK) {
-        gen->err.code = FT_E_PEER_PROTOCOL;
+    if (ctl_answer_take(&gen->answer, bytes, gen->keep, &message, &gen->err) != FT_OK)
         stop_because(gen);
-        return;
-    }
-    ft_buf_add_str(&gen->request_id, message.request_id);
-    if (message.finish != FT_WIRE_FINISH_NONE)
-        gen->last = message;
-    if (!gen->opts->json) {
+    else if (!gen->keep)
         show_text(gen, message.text);
-        return;
-    }
-    ft_buf_add(&gen->ids, message.token_ids, message.n_token_ids * sizeof *message.token_ids);
-    ft_buf_add_str(&gen->text, message.text);
 }
 
 static void on_done(void *user, const struct ft_rpc_status *status) {
@@ -68,96 +55,47 @@ static const struct ft_rpc_stream_handlers handlers = {.on_message = on_message,
 
 /* ---- the end -------------------------------------------------------------------------------- */
 
-#define USAGE(kind, name)                                                                          \
-    { #name, kind, offsetof(struct ft_wire_usage, name) }
-static const struct ctl_field usage_fields[] = {
-    USAGE(CTL_U32, prompt_tokens),       USAGE(CTL_U32, completion_tokens),
-    USAGE(CTL_U32, cached_tokens),       USAGE(CTL_F64, queue_seconds),
-    USAGE(CTL_F64, first_token_seconds), USAGE(CTL_F64, total_seconds),
-};
-#define SPEC(kind, name)                                                                           \
-    { #name, kind, offsetof(struct ft_wire_spec_stats, name) }
-static const struct ctl_field spec_fields[] = {
-    SPEC(CTL_U64, num_drafts),          SPEC(CTL_U64, num_draft_tokens),
-    SPEC(CTL_U64, num_accepted_tokens), SPEC(CTL_U64, num_target_steps),
-    SPEC(CTL_U64, num_plain_steps),     SPEC(CTL_BOOL, lossy),
-    SPEC(CTL_STR, fallback_reason),
-};
-#define N_OF(array) (sizeof(array) / sizeof(array)[0])
-
-static double acceptance_rate(const struct ft_wire_spec_stats *s) {
-    return ctl_print_ratio((double)s->num_accepted_tokens, (double)s->num_draft_tokens);
-}
-
-/* The token that the target adds to each draft included; 0 when nothing was drafted. */
-static double mean_acceptance_length(const struct ft_wire_spec_stats *s) {
-    return s->num_drafts == 0 ? 0 : 1 + (double)s->num_accepted_tokens / (double)s->num_drafts;
-}
-
-static void add_speculation(struct ft_buf *out, const struct ft_wire_spec_stats *s) {
-    ft_buf_add_c(out, "{");
-    ctl_fields_json(out, spec_fields, N_OF(spec_fields), s);
-    ft_buf_add_c(out, ",\"acceptance_rate\":");
-    ctl_print_json_real(out, acceptance_rate(s));
-    ft_buf_add_c(out, ",\"mean_acceptance_length\":");
-    ctl_print_json_real(out, mean_acceptance_length(s));
-    ft_buf_add_c(out, ",\"num_accepted_tokens_per_pos\":");
-    ctl_print_json_counts(out, s->accepted_per_pos, s->n_pos);
-    ft_buf_add_c(out, ",\"num_draft_tokens_per_pos\":");
-    ctl_print_json_counts(out, s->drafted_per_pos, s->n_pos);
-    ft_buf_add_c(out, "}");
-}
-
-static void add_matched_stop(struct ft_buf *out, const struct ft_wire_generated *last) {
-    if (last->has_matched_token)
-        ft_buf_addf(out, "%" PRId32, last->matched_token_id);
-    else if (last->has_matched_str)
-        ft_buf_add_json(out, last->matched_stop_str);
-    else
-        ft_buf_add_c(out, "null");
-}
-
 static int print_json(const struct generation *gen) {
-    const struct ft_wire_generated *last = &gen->last;
     struct ft_buf out;
     ft_buf_init(&out, 0);
-    ft_buf_add_c(&out, "{\"request_id\":");
-    ft_buf_add_json(&out, ft_buf_str(&gen->request_id));
-    ft_buf_add_c(&out, ",\"token_ids\":");
-    ctl_print_json_ids(&out, (const int32_t *)(const void *)gen->ids.ptr,
-                       gen->ids.len / sizeof(int32_t));
-    ft_buf_add_c(&out, ",\"text\":");
-    ft_buf_add_json(&out, ft_buf_str(&gen->text));
-    ft_buf_addf(&out,
-                ",\"finish_reason\":\"%s\",\"matched_stop\":", ft_wire_finish_name(last->finish));
-    add_matched_stop(&out, last);
-    ft_buf_add_c(&out, ",\"usage\":{");
-    ctl_fields_json(&out, usage_fields, N_OF(usage_fields), &last->usage);
-    ft_buf_add_c(&out, "},\"speculation\":");
-    add_speculation(&out, &last->speculative);
+    ft_buf_add_c(&out, "{");
+    ctl_answer_json(&gen->answer, &out);
     ft_buf_add_c(&out, "}\n");
     int status = ctl_exit_with_output(&out);
     ft_buf_fini(&out);
     return status;
 }
 
-static void print_stats(const struct generation *gen) {
-    const struct ft_wire_usage *u = &gen->last.usage;
-    const struct ft_wire_spec_stats *s = &gen->last.speculative;
+/* Several continuations, each under a line with its index. */
+static int print_choices(struct generation *gen) {
+    for (size_t i = 0; i < gen->answer.n_choices; i++) {
+        struct ft_str text = ft_buf_str(&gen->answer.choices[i].text);
+        printf("--- %zu\n", i);
+        show_text(gen, text);
+        if (text.len > 0 && text.ptr[text.len - 1] != '\n')
+            fputc('\n', stdout);
+    }
+    gen->last_byte = '\n';
+    return gen->err.code == FT_OK ? CTL_EXIT_OK : ctl_exit_because(CTL_EXIT_OUTPUT, gen->err.text);
+}
+
+static void print_stats(const struct ft_wire_generated *last) {
+    const struct ft_wire_usage *u = &last->usage;
+    const struct ft_wire_spec_stats *s = &last->speculative;
     double decode_s = u->total_seconds - u->first_token_seconds;
     double after_first = u->completion_tokens > 0 ? u->completion_tokens - 1.0 : 0;
     fprintf(stderr,
             "finish %s, prompt %" PRIu32 " tokens (%" PRIu32 " cached), output %" PRIu32
             " tokens, first after %.3f s, total %.3f s, %.1f tokens/s",
-            ft_wire_finish_name(gen->last.finish), u->prompt_tokens, u->cached_tokens,
+            ft_wire_finish_name(last->finish), u->prompt_tokens, u->cached_tokens,
             u->completion_tokens, u->first_token_seconds, u->total_seconds,
             decode_s > 0 ? after_first / decode_s : 0);
     fprintf(stderr, ", %" PRIu64 " target steps", s->num_target_steps);
     if (s->num_drafts > 0)
         fprintf(stderr,
                 ", accepted %" PRIu64 " of %" PRIu64 " drafted (%.1f %%), %.2f tokens a round%s",
-                s->num_accepted_tokens, s->num_draft_tokens, 100 * acceptance_rate(s),
-                mean_acceptance_length(s), s->lossy ? ", lossy" : "");
+                s->num_accepted_tokens, s->num_draft_tokens, 100 * ctl_answer_acceptance_rate(s),
+                ctl_answer_mean_acceptance_length(s), s->lossy ? ", lossy" : "");
     else
         fprintf(stderr, ", nothing drafted");
     if (s->fallback_reason.len > 0) {
@@ -183,14 +121,16 @@ static int finish(struct generation *gen) {
     int status = ctl_session_end(gen->session, &gen->status);
     if (status != CTL_EXIT_OK)
         return status;
-    if (gen->last.finish == FT_WIRE_FINISH_NONE)
+    if (!ctl_answer_complete(&gen->answer))
         return ctl_exit_because(CTL_EXIT_PROTOCOL, "the stream ended without a finish reason");
-    if (gen->ids.failed || gen->text.failed)
+    if (ctl_answer_failed(&gen->answer))
         return ctl_exit_because(CTL_EXIT_OS, "no memory for the answer");
     if (gen->opts->json)
         status = print_json(gen);
-    if (gen->opts->stats)
-        print_stats(gen);
+    else if (gen->keep)
+        status = print_choices(gen);
+    for (size_t i = 0; gen->opts->stats && i < gen->answer.n_choices; i++)
+        print_stats(&gen->answer.choices[i].last);
     return status;
 }
 
@@ -210,21 +150,20 @@ int ctl_generate_run(struct ctl_options *opts) {
     struct ctl_session session;
     struct generation gen = {.session = &session, .opts = opts};
     struct ft_err err = {0};
+    const struct ft_wire_params *params = &opts->request.params;
     if (ctl_input_read(opts, &opts->request.input, &err) != FT_OK)
         return ctl_exit_from_err(&err);
     opts->request.request_id = opts->request_id;
-    ft_buf_init(&gen.ids, 0);
-    ft_buf_init(&gen.text, 0);
-    ft_buf_init(&gen.request_id, 0);
+    gen.keep = opts->json || (params->has_n && params->n > 1);
     int status = ctl_session_open(&session, opts);
+    if (!ctl_answer_init(&gen.answer, params->n) && status == CTL_EXIT_OK)
+        status = ctl_exit_because(CTL_EXIT_OS, "no memory for the answer");
     if (status == CTL_EXIT_OK) {
         ft_wire_encode_generate(&opts->request, &session.message);
         status = session.message.failed ? ctl_exit_because(CTL_EXIT_OS, "no memory for the request")
                                         : run_stream(&gen);
     }
     ctl_session_close(&session);
-    ft_buf_fini(&gen.ids);
-    ft_buf_fini(&gen.text);
-    ft_buf_fini(&gen.request_id);
+    ctl_answer_fini(&gen.answer);
     return status;
 }

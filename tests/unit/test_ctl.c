@@ -1,184 +1,11 @@
 #include <check.h>
-#include <fcntl.h>
-#include <jansson.h>
-#include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/base/file.h"
-#include "unit/test_ctl_service.h"
-
-#define RUN_NS 20000000000 /* a run takes milliseconds; a sanitizer's a second */
-
-static struct ctl_service service;
-static struct ft_buf out, err_out;
-
-/* How a run of foretokenctl differs from the plain one. */
-struct run {
-    const char *endpoint; /* NULL: the service's; "": no --endpoint */
-    const char *variable; /* FORETOKEN_ENDPOINT */
-    const char *input;    /* of standard input, a path */
-    int signo;            /* sent once something was printed */
-    bool terminal;        /* standard output is one */
-    bool close_early;     /* standard output is closed once something was printed */
-    const char *output;   /* standard output is this file */
-};
-
-static void set_up(void) {
-    ctl_service_open(&service);
-    ft_buf_init(&out, 0);
-    ft_buf_init(&err_out, 0);
-}
-
-static void tear_down(void) {
-    ft_buf_fini(&out);
-    ft_buf_fini(&err_out);
-    ctl_service_close(&service);
-}
-
-/* ---- running -------------------------------------------------------------------------------- */
-
-static void open_output(const struct run *run, int fds[2]) {
-    if (run->terminal) {
-        fds[0] = posix_openpt(O_RDWR | O_NOCTTY);
-        ck_assert_int_ge(fds[0], 0);
-        ck_assert_int_eq(grantpt(fds[0]) | unlockpt(fds[0]), 0);
-        fds[1] = open(ptsname(fds[0]), O_RDWR | O_NOCTTY);
-        ck_assert_int_ge(fds[1], 0);
-        fcntl(fds[0], F_SETFD, FD_CLOEXEC);
-        return;
-    }
-    ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
-    if (run->output != NULL) {
-        close(fds[1]);
-        fds[1] = open(run->output, O_WRONLY | O_CLOEXEC);
-        ck_assert_int_ge(fds[1], 0);
-    }
-}
-
-static pid_t spawn(const struct run *run, char **argv, int out_fd, int err_fd) {
-    char variable[128] = "IGNORED=1";
-    char tsan[512]; /* what a sanitizer needs to know of gRPC reaches the program too */
-    const char *options = getenv("TSAN_OPTIONS");
-    snprintf(tsan, sizeof tsan, "TSAN_OPTIONS=%s", options != NULL ? options : "");
-    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", tsan, NULL};
-    posix_spawn_file_actions_t actions;
-    pid_t pid;
-    if (run->variable != NULL)
-        snprintf(variable, sizeof variable, "FORETOKEN_ENDPOINT=%s", run->variable);
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addopen(&actions, 0, run->input != NULL ? run->input : "/dev/null",
-                                     O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, out_fd, 1);
-    posix_spawn_file_actions_adddup2(&actions, err_fd, 2);
-    ck_assert_int_eq(posix_spawn(&pid, FT_TEST_CTL, &actions, NULL, argv, environment), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    close(out_fd);
-    close(err_fd);
-    return pid;
-}
-
-/* Append what is there; false at the end. */
-static bool drain(int fd, struct ft_buf *buf) {
-    char bytes[4096];
-    ssize_t n = read(fd, bytes, sizeof bytes);
-    if (n > 0)
-        ft_buf_add(buf, bytes, (size_t)n);
-    return n > 0;
-}
-
-/* Serve and read until both outputs end. */
-static void attend(const struct run *run, pid_t pid, int out_fd, int err_fd) {
-    int64_t until = ft_clock_now_ns() + RUN_NS;
-    bool out_open = true, err_open = true, acted = false;
-    while (out_open || err_open) {
-        struct pollfd fds[2] = {{out_open ? out_fd : -1, POLLIN, 0},
-                                {err_open ? err_fd : -1, POLLIN, 0}};
-        ft_rpc_loop_step(service.loop, ft_clock_now_ns() + 1000000);
-        poll(fds, 2, 0);
-        if (fds[0].revents != 0)
-            out_open = drain(out_fd, &out);
-        if (fds[1].revents != 0)
-            err_open = drain(err_fd, &err_out);
-        if (out.len > 0 && !acted) {
-            acted = true;
-            if (run->signo != 0)
-                kill(pid, run->signo);
-            out_open = out_open && !run->close_early;
-            if (run->close_early)
-                close(out_fd);
-        }
-        if (ft_clock_now_ns() > until) {
-            kill(pid, SIGKILL);
-            ck_abort_msg("foretokenctl did not end; standard error: %s", err_out.ptr);
-        }
-    }
-    if (!run->close_early)
-        close(out_fd);
-    close(err_fd);
-}
-
-/* Exit status, or -N when signal N killed it. */
-static int run_with(struct run run, const char *const *args) {
-    char *argv[64] = {"foretokenctl"};
-    int n = 1, out_fds[2], err_fds[2], status;
-    const char *endpoint = run.endpoint != NULL ? run.endpoint : service.endpoint;
-    if (*endpoint != 0) {
-        argv[n++] = "--endpoint";
-        argv[n++] = (char *)(uintptr_t)endpoint;
-    }
-    while (*args != NULL && n < 63)
-        argv[n++] = (char *)(uintptr_t)*args++;
-    ft_buf_reset(&out);
-    ft_buf_reset(&err_out);
-    open_output(&run, out_fds);
-    ck_assert_int_eq(pipe2(err_fds, O_CLOEXEC), 0);
-    pid_t pid = spawn(&run, argv, out_fds[1], err_fds[1]);
-    attend(&run, pid, out_fds[0], err_fds[0]);
-    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
-    ft_buf_add(&out, "", 0);
-    ft_buf_add(&err_out, "", 0);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
-}
-
-#define ARGS(...) ((const char *[]){__VA_ARGS__, NULL})
-#define RUN(...) run_with((struct run){0}, ARGS(__VA_ARGS__))
-#define CHECK_OUT(literal)                                                                         \
-    do {                                                                                           \
-        ck_assert_msg(ft_str_eq(ft_buf_str(&out), (struct ft_str){literal, sizeof literal - 1}),   \
-                      "%s", out.ptr);                                                              \
-    } while (0)
-#define CHECK_ERR(text) ck_assert_msg(strstr(err_out.ptr, text) != NULL, "%s", err_out.ptr)
-
-static void spin(int64_t ns) {
-    for (int64_t until = ft_clock_now_ns() + ns; ft_clock_now_ns() < until;)
-        ft_rpc_loop_step(service.loop, until);
-}
-
-static json_t *parse_output(void) {
-    json_error_t where;
-    json_t *root = json_loadb(out.ptr, out.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
-    ck_assert_msg(root != NULL, "%s: %s", where.text, out.ptr);
-    ck_assert_ptr_eq(memchr(out.ptr, '\n', out.len), out.ptr + out.len - 1);
-    return root;
-}
-
-static double number(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    ck_assert_msg(json_is_number(value), "%s", key);
-    return json_number_value(value);
-}
-
-static const char *text_of(const json_t *object, const char *key) {
-    const json_t *value = json_object_get(object, key);
-    ck_assert_msg(json_is_string(value), "%s", key);
-    return json_string_value(value);
-}
+#include "unit/test_ctl_run.h"
 
 /* ---- generate ------------------------------------------------------------------------------- */
 
@@ -236,6 +63,40 @@ START_TEST(generate_takes_every_kind_of_input) {
     ck_assert_uint_eq(service.request.input.text.len, 6);
     ck_assert_int_eq(RUN("generate", ""), 0); /* empty, but there */
     ck_assert(service.request.input.kind == FT_WIRE_INPUT_TEXT);
+}
+END_TEST
+
+START_TEST(dev69_json_of_logprobs_parses) {
+    ck_assert_int_eq(RUN("generate", "hello", "--json", "--logprobs=2", "--prompt-logprobs=2",
+                         "--return-prompt-token-ids"),
+                     0);
+    json_t *root = parse_output();
+    static const char *const names[] = {"logprobs", "prompt_logprobs"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *row = json_array_get(json_object_get(root, names[i]), 0);
+        const json_t *top = json_object_get(row, "top_logprobs");
+        ck_assert(number(row, "logprob") == -0.5);
+        ck_assert_uint_eq(json_array_size(json_object_get(row, "top_token_ids")), 2);
+        ck_assert(json_number_value(json_array_get(top, 1)) == -9999);
+    }
+    ck_assert_uint_eq(json_array_size(json_object_get(root, "prompt_token_ids")), 2);
+    json_decref(root);
+    ck_assert_int_eq(RUN("generate", "hello", "--json"), 0);
+    ck_assert_ptr_null(strstr(out.ptr, "logprob"));
+}
+END_TEST
+
+START_TEST(generate_of_several_continuations_tells_them_apart) {
+    ck_assert_int_eq(RUN("generate", "hello", "--n=3"), 0);
+    CHECK_OUT("--- 0\nHello w\xC3\xB6rld!\n--- 1\nother\n--- 2\nother\n");
+    ck_assert_int_eq(RUN("generate", "hello", "--n=3", "--json"), 0);
+    json_t *root = parse_output();
+    const json_t *choices = json_object_get(root, "choices");
+    ck_assert_uint_eq(json_array_size(choices), 3);
+    ck_assert_str_eq(text_of(json_array_get(choices, 0), "text"), "Hello w\xC3\xB6rld!");
+    ck_assert(number(json_array_get(choices, 2), "index") == 2);
+    ck_assert_str_eq(text_of(json_array_get(choices, 2), "finish_reason"), "stop");
+    json_decref(root);
 }
 END_TEST
 
@@ -487,10 +348,12 @@ END_TEST
 
 static TCase *generate_case(void) {
     TCase *tc = tcase_create("generate");
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_checked_fixture(tc, ctl_run_set_up, ctl_run_tear_down);
     tcase_add_test(tc, generate_prints_the_text_and_nothing_else);
     tcase_add_test(tc, generate_sends_every_flag);
     tcase_add_test(tc, generate_takes_every_kind_of_input);
+    tcase_add_test(tc, dev69_json_of_logprobs_parses);
+    tcase_add_test(tc, generate_of_several_continuations_tells_them_apart);
     tcase_add_test(tc, generate_json_is_one_object_with_everything);
     tcase_add_test(tc, generate_stats_is_one_line_on_standard_error);
     tcase_add_test(tc, dev25_control_characters_are_escaped_on_a_terminal_only);
@@ -505,7 +368,7 @@ static TCase *generate_case(void) {
 
 static TCase *usage_case(void) {
     TCase *tc = tcase_create("usage");
-    tcase_add_checked_fixture(tc, set_up, tear_down);
+    tcase_add_checked_fixture(tc, ctl_run_set_up, ctl_run_tear_down);
     tcase_add_loop_test(tc, every_status_has_its_exit_status, 0, 16);
     tcase_add_test(tc, unreachable_service_is_unavailable);
     tcase_add_test(tc, endpoint_comes_from_the_environment_too);

@@ -79,6 +79,30 @@ START_TEST(parse_every_sampling_flag_sets_its_field) {
 }
 END_TEST
 
+START_TEST(parse_every_speculation_flag_sets_its_field) {
+    ck_assert_int_eq(PARSE("generate", "--rejection-sample-method=lenient", "--lenience=0.5",
+                           "--synthetic-acceptance-length=2.5", "--synthetic-acceptance-rates",
+                           "0.5,1", "--draft-temperature=0", "--draft-top-k=7",
+                           "--draft-top-p=0.25", "--allowed-token-ids=1,2", "--banned-token-ids=3",
+                           "--return-prompt-token-ids"),
+                     FT_OK);
+    const struct ft_wire_spec *s = &opts.request.spec;
+    const struct ft_wire_params *p = &opts.request.params;
+    ck_assert(ft_str_eq(s->rejection_sample_method, ft_str_c("lenient")));
+    ck_assert(s->has_lenience && s->lenience == 0.5f && s->has_synthetic_acceptance_length);
+    ck_assert(s->synthetic_acceptance_length == 2.5f && s->n_synthetic_acceptance_rates == 2);
+    ck_assert(s->synthetic_acceptance_rates[0] == 0.5f && s->synthetic_acceptance_rates[1] == 1);
+    ck_assert(s->has_draft_temperature && s->draft_temperature == 0 && s->has_draft_top_k);
+    ck_assert(s->draft_top_k == 7 && s->has_draft_top_p && s->draft_top_p == 0.25f);
+    ck_assert(p->n_allowed_token_ids == 2 && p->allowed_token_ids[1] == 2);
+    ck_assert(p->n_banned_token_ids == 1 && opts.request.return_prompt_token_ids);
+    CHECK_REFUSED("--synthetic-acceptance-rates is 'x'", "generate",
+                  "--synthetic-acceptance-rates=0.5,x");
+    CHECK_REFUSED("generate takes no flag '--concurrency'", "generate", "--concurrency=3");
+    CHECK_REFUSED("batch takes no flag '--stream'", "batch", "--stream", "a", "b");
+}
+END_TEST
+
 START_TEST(parse_repeated_flags_keep_order) {
     ck_assert_int_eq(PARSE("generate", "--stop", "a", "--stop=", "--stop", "--json", "--token-ids",
                            "1, 2,-3", "--token-ids=4", "--logit-bias", "9:-100,3:0.5",
@@ -153,6 +177,7 @@ int main(void) {
     tcase_add_test(tc, parse_flags_accepts_every_spelling);
     tcase_add_test(tc, parse_nothing_leaves_everything_unset);
     tcase_add_test(tc, parse_every_sampling_flag_sets_its_field);
+    tcase_add_test(tc, parse_every_speculation_flag_sets_its_field);
     tcase_add_test(tc, parse_repeated_flags_keep_order);
     tcase_add_test(tc, parse_long_lists_grow);
     tcase_add_test(tc, parse_unknown_flag_names_the_nearest);

@@ -21,8 +21,9 @@ static void send_piece(struct ft_rpc_call *call, int32_t id, struct ft_str text)
     send_generated(call, &m);
 }
 
-static void send_end(struct ft_rpc_call *call) {
+static void send_last(struct ft_rpc_call *call, uint32_t index) {
     struct ft_wire_generated m = {
+        .index = index,
         .finish = FT_WIRE_FINISH_STOP,
         .has_matched_str = true,
         .matched_stop_str = {"\"\0", 2},
@@ -40,15 +41,53 @@ static void send_end(struct ft_rpc_call *call) {
                         .fallback_reason = ft_str_c("draft worker down")},
     };
     send_generated(call, &m);
+}
+
+static void send_end(struct ft_rpc_call *call) {
+    send_last(call, 0);
     ft_rpc_call_finish(call, 0, NULL);
+}
+
+/* "hello", with what was asked for beside the text. */
+static void send_hello(struct ft_rpc_call *call, const struct ft_wire_generate *request) {
+    const struct ft_logprobs row = {
+        .token_logprob = -0.5f, .n_top = 2, .ids = {5, 6}, .values = {-0.5f, -9999}};
+    const int32_t prompt[] = {1, 2};
+    struct ft_wire_generated first = {.request_id = ft_str_c("req-1")};
+    if (request->params.has_prompt_logprobs) {
+        first.prompt_logprobs = &row;
+        first.n_prompt_logprobs = 1;
+    }
+    if (request->return_prompt_token_ids) {
+        first.prompt_token_ids = prompt;
+        first.n_prompt_token_ids = 2;
+    }
+    if (request->params.has_logprobs) {
+        first.logprobs = &row;
+        first.n_logprobs = 1;
+    }
+    send_generated(call, &first);
+    send_piece(call, 5, ft_str_c("Hel"));
+    send_piece(call, 6, ft_str_c("lo w\xC3\xB6rld"));
+    send_piece(call, 7, ft_str_c("!"));
+    for (uint32_t i = 1; i < request->params.n; i++) {
+        const int32_t id = (int32_t)i;
+        struct ft_wire_generated other = {
+            .index = i, .token_ids = &id, .n_token_ids = 1, .text = ft_str_c("other")};
+        send_generated(call, &other);
+        send_last(call, i);
+    }
+    send_end(call);
 }
 
 /* "hello": three pieces. "control": one with control characters. "status N": that status. "hang":
  * a piece and nothing more. "garbage": no message. "unfinished": OK without a finish reason.
- * "flood": pieces without end. */
+ * "flood": pieces without end. "held": waits for a "release". "flaky": UNAVAILABLE while
+ * service->n_flaky lasts. */
 static void on_generate(struct ft_rpc_call *call, void *user, struct ft_str bytes) {
     struct ctl_service *service = user;
     struct ft_err err = {0};
+    service->n_generate++;
     ft_arena_reset(service->arena);
     if (ft_wire_decode_generate(bytes, service->arena, &service->request, &err) != FT_OK) {
         ft_rpc_call_fail(call, &err);
@@ -59,6 +98,20 @@ static void on_generate(struct ft_rpc_call *call, void *user, struct ft_str byte
         ft_rpc_call_finish(call, atoi(text.ptr + 7), "it is so\nand so");
     } else if (ft_str_eq(text, ft_str_c("hang")) || ft_str_eq(text, ft_str_c("flood"))) {
         send_piece(call, 1, ft_str_c("wait"));
+    } else if (ft_str_eq(text, ft_str_c("held")) && !service->released) {
+        service->held = call;
+    } else if (ft_str_eq(text, ft_str_c("held")) || ft_str_eq(text, ft_str_c("release"))) {
+        send_piece(call, 2, text);
+        send_end(call);
+        service->released = true;
+        if (service->held != NULL) {
+            send_piece(service->held, 1, ft_str_c("held"));
+            send_end(service->held);
+            service->held = NULL;
+        }
+    } else if (ft_str_eq(text, ft_str_c("flaky")) && service->n_flaky > 0) {
+        service->n_flaky--;
+        ft_rpc_call_finish(call, 14, "not yet");
     } else if (ft_str_eq(text, ft_str_c("garbage"))) {
         ft_rpc_call_send(call, ft_str_c("\xFF"));
         ft_rpc_call_finish(call, 0, NULL);
@@ -69,12 +122,7 @@ static void on_generate(struct ft_rpc_call *call, void *user, struct ft_str byte
         send_piece(call, 1, (struct ft_str){"a\x1B[31m\t\xC2\x9B\xC3\xA9\0\x7F\n", 14});
         send_end(call);
     } else {
-        struct ft_wire_generated first = {.request_id = ft_str_c("req-1")};
-        send_generated(call, &first);
-        send_piece(call, 5, ft_str_c("Hel"));
-        send_piece(call, 6, ft_str_c("lo w\xC3\xB6rld"));
-        send_piece(call, 7, ft_str_c("!"));
-        send_end(call);
+        send_hello(call, &service->request);
     }
 }
 

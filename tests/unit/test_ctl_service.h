@@ -19,8 +19,12 @@ struct ctl_service {
     char dir[32], endpoint[64];
     struct ft_arena *arena;
     struct ft_wire_generate request; /* the last Generate; lives in the arena */
-    int n_cancelled;                 /* calls that went without a finish of ours */
-    bool has_draft, quiet;           /* quiet: counters are all 0 */
+    int n_generate;                  /* Generate calls */
+    int n_flaky;                     /* of them, still to be refused */
+    struct ft_rpc_call *held;        /* waits for a release */
+    bool released;
+    int n_cancelled;       /* calls that went without a finish of ours */
+    bool has_draft, quiet; /* quiet: counters are all 0 */
 };
 
 void ctl_service_open(struct ctl_service *service);
