@@ -100,8 +100,22 @@ def status_of(make):
 code, detail = status_of(lambda: stub.Generate(request(temperature=-1)))
 check("bad field is named", code == grpc.StatusCode.INVALID_ARGUMENT and "temperature is -1" in detail,
       "%s %s" % (code, detail))
-code, detail = status_of(lambda: stub.Generate(request(n=2)))
-check("unsupported is refused", code == grpc.StatusCode.UNIMPLEMENTED, "%s %s" % (code, detail))
+code, detail = status_of(lambda: stub.Generate(request(n=65)))
+check("n has a limit", code == grpc.StatusCode.INVALID_ARGUMENT and "n is 65" in detail,
+      "%s %s" % (code, detail))
+by_index = {}
+for part in stub.Generate(request(n=3, logprobs=2)):
+    by_index.setdefault(part.index, []).extend(part.token_ids)
+    check("a logprob for each token", len(part.logprobs) == len(part.token_ids))
+    check("two alternatives", all(len(l.top_token_ids) == 2 for l in part.logprobs))
+    check("greedy is the most probable",
+          [l.top_token_ids[0] for l in part.logprobs] == list(part.token_ids))
+check("three continuations", by_index == {0: ids, 1: ids, 2: ids}, str(by_index))
+rule = dict(rejection_sample_method="coupled")
+coupled = collect(stub.Generate(request(temperature=1.0, seed=5, spec=rule)))
+plain = collect(stub.Generate(request(temperature=1.0, seed=5, spec=dict(rule, enabled=False))))
+check("coupled text does not depend on speculation", coupled[:2] == plain[:2], str(coupled[1]))
+check("coupled is not lossy", not coupled[2].speculative.lossy)
 code, detail = status_of(lambda: stub.Generate(request(max_tokens=900), timeout=0.05))
 check("deadline", code == grpc.StatusCode.DEADLINE_EXCEEDED, "%s %s" % (code, detail))
 code, detail = status_of(
