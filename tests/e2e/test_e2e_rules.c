@@ -128,6 +128,47 @@ START_TEST(coupled_text_outlives_either_worker) {
 }
 END_TEST
 
+/* A pool of one and a half requests: others take the KV of a request, and its text goes on as it
+ * would have, log-probabilities and all. */
+START_TEST(coupled_text_outlives_preemption) {
+    enum { PRESSED = 6 };
+    static struct gen plain[PRESSED];
+    struct gen *all[PRESSED];
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("r7"),
+        .draft_dir = ft_fixture_model("r7n"),
+        .args = {{"--kv_cache_bytes=320Ki"}, {"--kv_cache_bytes=320Ki"}},
+    };
+    cluster_start(&g_cluster, &opts);
+    for (int with = 0; with < 2; with++) { /* alone and plainly, then together and drafting */
+        for (int i = 0; i < PRESSED; i++) {
+            struct ft_wire_generate request = seeded("some text to begin with", 180,
+                                                     with == 0 ? 0 : 1 + i, "coupled", (uint64_t)i);
+            request.params.has_logprobs = request.params.has_prompt_logprobs = true;
+            request.params.logprobs = request.params.prompt_logprobs = 2;
+            if (with == 0)
+                run_ok(&request, &plain[i]);
+            else
+                gen_start(&g_cluster, &request, all[i] = &g_gens[i]);
+        }
+    }
+    gen_wait(&g_cluster, all, PRESSED);
+    for (int i = 0; i < PRESSED; i++) {
+        require_ok(all[i]);
+        require_same(all[i], &plain[i], "preempted");
+        ck_assert_uint_eq(all[i]->logprobs.len, plain[i].logprobs.len);
+        ck_assert_mem_eq(all[i]->logprobs.ptr, plain[i].logprobs.ptr, plain[i].logprobs.len);
+        ck_assert_uint_eq(all[i]->prompt_logprobs.len, plain[i].prompt_logprobs.len);
+        ck_assert_mem_eq(all[i]->prompt_logprobs.ptr, plain[i].prompt_logprobs.ptr,
+                         plain[i].prompt_logprobs.len);
+        gen_fini(all[i]);
+        gen_fini(&plain[i]);
+    }
+    ck_assert_uint_gt(cluster_stats(&g_cluster).num_preemptions_total, 0);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 /* Tokens of a text that is counted: fewer under a sanitizer, which looks for something else. */
 static uint32_t n_counted(void) {
     return getenv("FORETOKEN_TEST_DRAWS") != NULL ? 300 : 1500;
@@ -354,6 +395,7 @@ int main(void) {
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, coupled_text_does_not_depend_on_speculation_or_company);
     tcase_add_test(tc, coupled_text_outlives_either_worker);
+    tcase_add_test(tc, coupled_text_outlives_preemption);
     tcase_add_test(tc, exact_rules_keep_the_distribution);
     tcase_add_test(tc, rules_accept_as_theory_says);
     tcase_add_test(tc, synthetic_gives_the_length_that_was_asked_for);
