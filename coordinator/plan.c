@@ -12,6 +12,14 @@ static bool decodes(const struct co_plan_item *item) {
     return item->n - item->target_len == 1;
 }
 
+/* A prompt whose every row is wanted moves only with rows: one at least is kept from the drafts. */
+static int32_t rows_kept(const struct co_plan_item *items, int32_t n_items) {
+    for (int32_t i = 0; i < n_items; i++)
+        if (items[i].every_row && !decodes(&items[i]))
+            return 1;
+    return 0;
+}
+
 int32_t co_plan_blocks(const struct co_plan_limits *limits, int32_t n_positions) {
     return (n_positions + limits->block_tokens - 1) / limits->block_tokens;
 }
@@ -141,7 +149,7 @@ void co_plan_draft(struct co_plan_item *items, int32_t n_items, const struct co_
     struct draft_left left = {
         .tokens = draft->max_tokens,
         .rows = draft->max_rows,
-        .verified = min32(target->max_tokens, target->max_rows),
+        .verified = min32(target->max_tokens, target->max_rows) - rows_kept(items, n_items),
         .blocks = draft->n_blocks,
     };
     for (int32_t i = 0; i < n_items; i++) {
@@ -227,7 +235,7 @@ void co_plan_target(struct co_plan_item *items, int32_t n_items,
                     const struct co_plan_limits *target) {
     int32_t tokens_left = target->max_tokens;
     int32_t rows_left = target->max_rows;
-    int32_t n_decoding = 0;
+    int32_t n_decoding = 0, n_kept = rows_kept(items, n_items);
     for (int32_t i = 0; i < n_items; i++) {
         items[i].target_tokens = 0;
         items[i].verify_k = 0;
@@ -236,6 +244,6 @@ void co_plan_target(struct co_plan_item *items, int32_t n_items,
     }
     for (int32_t i = 0; i < n_items; i++)
         if (decodes(&items[i]))
-            plan_decoding(&items[i], &tokens_left, &rows_left, --n_decoding);
+            plan_decoding(&items[i], &tokens_left, &rows_left, --n_decoding + n_kept);
     plan_prefill(items, n_items, tokens_left, rows_left);
 }
