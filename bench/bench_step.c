@@ -7,7 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/param.h"
-#include "common/gpu/cpu/pool.h"
+#include "common/gpu/device.h"
 #include "common/model/model.h"
 
 struct options {
@@ -18,8 +18,8 @@ struct options {
 static const struct ft_param rows[] = {
     {"device", FT_PARAM_STR, "", 0, 0, "cpu", NULL, false, offsetof(struct options, device),
      "device of the model"},
-    {"threads", FT_PARAM_I32, "", 0, FT_POOL_THREADS_MAX, "0", NULL, false,
-     offsetof(struct options, threads), "compute threads, 0: one per core"},
+    {"threads", FT_PARAM_I32, "", 0, 1024, "0", NULL, false, offsetof(struct options, threads),
+     "compute threads, 0: one per core"},
     {"rounds", FT_PARAM_I32, "", 1, 10000, "15", NULL, false, offsetof(struct options, rounds),
      "times that every case is measured"},
     {"prompt", FT_PARAM_I32, "tokens", 1, 65536, "512", NULL, false,
@@ -32,16 +32,12 @@ static const struct ft_param_table table = {rows, sizeof rows / sizeof rows[0]};
 
 struct bench {
     struct ft_model *model;
-    struct ft_pool *pool; /* for the plain read */
-    int32_t n_threads, vocab;
+    struct ft_device *device; /* for the plain read */
+    void *weights;            /* there, a copy of what one step reads */
+    int32_t vocab;
     int64_t stride;
     float *rows;
     int32_t *tokens, *blocks;
-    struct piece {
-        const char *ptr;
-        size_t bytes;
-    } * pieces; /* of the weights that one step reads */
-    int32_t n_pieces;
     size_t bytes;
 };
 
@@ -70,25 +66,18 @@ static void die(const struct ft_err *err) {
     exit(ft_code_exit_status(err->code));
 }
 
-#define PIECE_BYTES 65536
-
+/* Copy a tensor to where the plain read will find it; without memory yet, only add it up. */
 static void add_tensor(struct bench *bench, const struct ft_tensor *tensor) {
-    size_t bytes =
-        (size_t)tensor->rows * (size_t)tensor->cols * (size_t)ft_dtype_bytes(tensor->dtype);
-    size_t n = bytes / PIECE_BYTES + 1;
-    bench->pieces = realloc(bench->pieces, ((size_t)bench->n_pieces + n) * sizeof *bench->pieces);
-    if (bench->pieces == NULL)
-        abort();
-    for (size_t at = 0; at < bytes; at += PIECE_BYTES) {
-        size_t left = bytes - at;
-        bench->pieces[bench->n_pieces++] = (struct piece){(const char *)tensor->data + at,
-                                                          left < PIECE_BYTES ? left : PIECE_BYTES};
-    }
-    bench->bytes += bytes;
+    size_t n = (size_t)tensor->rows * (size_t)tensor->cols * (size_t)ft_dtype_bytes(tensor->dtype);
+    if (bench->weights != NULL)
+        bench->device->kind->copy(bench->device, (char *)bench->weights + bench->bytes,
+                                  tensor->data, n);
+    bench->bytes += n;
 }
 
 static void list_weights(struct bench *bench) {
     const struct ft_weights *weights = ft_model_weights(bench->model);
+    bench->bytes = 0;
     add_tensor(bench, &weights->head);
     for (int32_t i = 0; i < ft_model_config(bench->model)->n_layers; i++) {
         const struct ft_layer_weights *layer = &weights->layers[i];
@@ -99,23 +88,23 @@ static void list_weights(struct bench *bench) {
     }
 }
 
-static volatile uint64_t sink;
-
-static void read_pieces(const void *arg, int32_t begin, int32_t end) {
-    const struct piece *pieces = arg;
-    uint64_t sums[8] = {0}, words[8];
-    for (int32_t p = begin; p < end; p++)
-        for (size_t at = 0; at + sizeof words <= pieces[p].bytes; at += sizeof words) {
-            memcpy(words, pieces[p].ptr + at, sizeof words);
-            for (int i = 0; i < 8; i++)
-                sums[i] += words[i];
-        }
-    sink = sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
+static void open_read(struct bench *bench, const struct options *options) {
+    struct ft_err err = {0};
+    struct ft_device_opts opts = {options->threads, 60};
+    list_weights(bench);
+    if (ft_device_open(&bench->device, options->device, &opts, &err) != FT_OK ||
+        bench->device->kind->alloc(bench->device, bench->bytes, &bench->weights, &err) != FT_OK)
+        die(&err);
+    list_weights(bench);
 }
 
 static void time_read(struct bench *bench, struct timing *timing) {
+    struct ft_err err = {0};
+    struct ft_op_read op = {bench->weights, bench->bytes};
     int64_t begin_ns = ft_clock_now_ns();
-    ft_pool_run(bench->pool, read_pieces, bench->pieces, bench->n_pieces, 1);
+    bench->device->kind->ops->read(bench->device, &op);
+    if (bench->device->kind->sync(bench->device, &err) != FT_OK)
+        die(&err);
     timing->ns[timing->n++] = ft_clock_now_ns() - begin_ns;
 }
 
@@ -159,8 +148,7 @@ static void open_bench(struct bench *bench, const char *dir, const struct option
                                  .kv_bytes = 1LL << 30,
                                  .max_step_tokens = len,
                                  .max_step_rows = ROWS_MAX};
-    if (ft_model_open(&bench->model, &opts, &err) != FT_OK ||
-        ft_pool_create(&bench->pool, options->threads, 60, &err) != FT_OK)
+    if (ft_model_open(&bench->model, &opts, &err) != FT_OK)
         die(&err);
     bench->vocab = config.vocab_size;
     bench->stride = (config.vocab_size + 15) / 16 * 16;
@@ -173,17 +161,18 @@ static void open_bench(struct bench *bench, const char *dir, const struct option
         bench->tokens[i] = i * 37 % config.vocab_size;
     for (int32_t i = 0; i < n_blocks; i++)
         bench->blocks[i] = i;
-    list_weights(bench);
+    ft_model_pin(bench->model, bench->rows, (size_t)(ROWS_MAX * bench->stride) * sizeof(float));
+    open_read(bench, options);
     time_step(bench, 0, len, 1, NULL); /* fills the KV that the steps look back on */
 }
 
 static void close_bench(struct bench *bench) {
     ft_model_close(&bench->model);
-    ft_pool_destroy(&bench->pool);
+    bench->device->kind->give_back(bench->device, bench->weights, bench->bytes);
+    ft_device_close(&bench->device);
     free(bench->rows);
     free(bench->tokens);
     free(bench->blocks);
-    free(bench->pieces);
 }
 
 static void measure(struct bench *bench, const struct options *options, struct results *results) {

@@ -59,6 +59,7 @@ static bool fill_state(struct role_state *state, const struct ft_worker *worker)
     for (; state->n_counts < (int32_t)n_seqs; state->n_counts++)
         if ((state->counts[state->n_counts] = ft_counts_create()) == NULL)
             return false;
+    ft_model_pin(worker->model, state->logits, n_seqs * (size_t)state->row_stride * sizeof(float));
     return true;
 }
 

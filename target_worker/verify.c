@@ -71,6 +71,7 @@ const struct ft_worker_role tw_verify_role = {
     .step_method = "Verify",
     .rows_per_seq = FT_DRAFT_LEN_MAX + 1,
     .max_draft_len = 0,
+    .rows_from_model = true,
     .open = open_role,
     .close = close_role,
     .plan = plan,

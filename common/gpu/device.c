@@ -1,25 +1,31 @@
 #include "common/gpu/device.h"
 
+#include <stdio.h>
 #include <string.h>
 
-#include "common/gpu/cpu/cpu.h"
-
-static const struct ft_device_kind *const kinds[] = {&ft_cpu_device};
-#define N_KINDS (sizeof kinds / sizeof kinds[0])
+#include "common/gpu/kinds.h"
 
 const struct ft_device_kind *ft_device_kind_at(size_t idx) {
-    return idx < N_KINDS ? kinds[idx] : NULL;
+    size_t n = 0;
+    while (ft_device_kinds[n] != NULL)
+        n++;
+    return idx < n ? ft_device_kinds[idx] : NULL;
 }
 
 enum ft_code ft_device_open(struct ft_device **out, const char *spec,
                             const struct ft_device_opts *opts, struct ft_err *err) {
     size_t len = strcspn(spec, ":");
     const char *variant = spec[len] == ':' ? spec + len + 1 : "";
-    for (size_t i = 0; i < N_KINDS; i++)
-        if (strlen(kinds[i]->name) == len && memcmp(kinds[i]->name, spec, len) == 0)
-            return kinds[i]->open(out, variant, opts, err);
-    return ft_err_set(err, FT_E_PROC_CONFIG, "device", "device is \"%s\"; there is \"%s\"", spec,
-                      kinds[0]->name);
+    char known[64] = "";
+    for (size_t i = 0; ft_device_kinds[i] != NULL; i++) {
+        const char *name = ft_device_kinds[i]->name;
+        if (strlen(name) == len && memcmp(name, spec, len) == 0)
+            return ft_device_kinds[i]->open(out, variant, opts, err);
+        size_t at = strlen(known);
+        snprintf(known + at, sizeof known - at, "%s\"%s\"", i == 0 ? "" : ", ", name);
+    }
+    return ft_err_set(err, FT_E_PROC_CONFIG, "device", "device is \"%s\"; this build has %s", spec,
+                      known);
 }
 
 void ft_device_close(struct ft_device **device) {

@@ -5,6 +5,7 @@
 #ifndef FT_GPU_DEVICE_H
 #define FT_GPU_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,11 +32,20 @@ struct ft_device_opts {
 
 #define FT_DEVICE_TEXT_MAX 64
 
+/* What decides, beside device memory, what a sequence of operations does: shapes and addresses. */
+struct ft_device_key {
+    int64_t at[8];
+};
+
+/* More than eight functions: a device is memory and order of work, and neither half is of use
+ * alone. */
 struct ft_device_kind {
     const char *name; /* what stands before the first ':' of a device name */
+    bool is_host;     /* its memory is the host's: operations may write where the host reads */
     const struct ft_ops *ops;
 
-    /* variant   what follows "name:", or "" */
+    /* variant   what follows "name:", or ""; it is looked at before the machine is.
+     * fail FT_E_PROC_CONFIG: no such variant; FT_E_PROC_OS: this machine has no such device */
     enum ft_code (*open)(struct ft_device **out, const char *variant,
                          const struct ft_device_opts *opts, struct ft_err *err);
     void (*close)(struct ft_device *device);
@@ -54,18 +64,33 @@ struct ft_device_kind {
     /* Copy host memory into device memory, in order with the operations; the host memory may be
      * written again when copy returns. */
     void (*copy)(struct ft_device *device, void *to, const void *host, size_t bytes);
-    /* Wait for all operations so far, and report what went wrong in any of them. */
+    /* Copy device memory into host memory, in order with the operations; it is there after sync.
+     */
+    void (*fetch)(struct ft_device *device, void *host, const void *from, size_t bytes);
+    /* Let operations write into host memory, and fetch be quick there, until unpin. false: the
+     * device cannot; results for that memory are fetched. */
+    bool (*pin)(struct ft_device *device, void *host, size_t bytes);
+    void (*unpin)(struct ft_device *device, void *host);
+    /* Around operations that follow from key and device memory alone, with no copy or sync among
+     * them. true: the device has started all of them by itself, from what it noted the last time;
+     * the caller leaves them out, and end as well. */
+    bool (*begin)(struct ft_device *device, const struct ft_device_key *key);
+    void (*end)(struct ft_device *device);
+    /* Wait for all operations so far, and report what went wrong in any of them.
+     * fail FT_E_PROC_INTERNAL: the device can no longer be used */
     enum ft_code (*sync)(struct ft_device *device, struct ft_err *err);
 };
 
-/* spec is "name" or "name:variant": "cpu", "cpu:avx512", "cpu:avx2", "cpu:portable".
+/* spec is "name" or "name:variant": "cpu", "cpu:avx512", "cpu:avx2", "cpu:portable"; "cuda",
+ * "cuda:1" (the number of a GPU) where the build has it.
  * fail FT_E_PROC_CONFIG: no such device (names those there are), a variant that this machine
- * cannot run, a bad number of threads; FT_E_PROC_OS, FT_E_PROC_MEMORY */
+ * cannot run, a bad number of threads; FT_E_PROC_OS: no such device in this machine;
+ * FT_E_PROC_MEMORY */
 enum ft_code ft_device_open(struct ft_device **out, const char *spec,
                             const struct ft_device_opts *opts, struct ft_err *err);
 void ft_device_close(struct ft_device **device);
 
-/* Kinds there are, for tests that walk all of them; NULL past the last. */
+/* Kinds that this build has, for tests that walk all of them; NULL past the last. */
 const struct ft_device_kind *ft_device_kind_at(size_t idx);
 
 #ifdef __cplusplus

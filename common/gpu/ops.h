@@ -1,5 +1,5 @@
 /* ops: the operations that a transformer is made of, as every device offers them.
- * Owns:    nothing; all memory is the caller's, on the device.
+ * Owns:    nothing; memory is the caller's, on the device where "dev" says so, or the host's.
  * Runs in: draft_worker, target_worker; loop thread only. An operation may return before it is
  *          done; operations and copies of one device happen in order.
  * Never:   lets a row's bits depend on the other rows: each sum has an order of its own that is
@@ -8,10 +8,18 @@
 #ifndef FT_GPU_OPS_H
 #define FT_GPU_OPS_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+/* Functions of layouts are for kernels too. */
+#ifdef __CUDACC__
+#define FT_OPS_INLINE static __host__ __device__ inline
+#else
+#define FT_OPS_INLINE static inline
 #endif
 
 /* Same order as enum ft_dtype of the model layer. */
@@ -73,8 +81,9 @@ enum ft_linear_end {
 };
 
 /* y = x weight^T + bias for one to FT_OPS_PARTS_MAX matrices that share x; the stored weights are
- * widened, sums are f32.
- * dev   x  [n_rows, n_in] f32, apart from every out
+ * widened, sums are f32. With a norm, x is first normalised as ft_op_rmsnorm does.
+ * dev   x  [n_rows, n_in] f32, apart from every out;  norm  [n_in] f32 or NULL, with its eps
+ * dev   normed  [n_rows, n_in] f32, scratch for a norm, apart from x and every out
  * tol   1e-6 * n_in^0.5 relative to the sum of |x * weight| */
 struct ft_op_linear {
     const float *x;
@@ -82,6 +91,9 @@ struct ft_op_linear {
     int32_t n_parts;
     struct ft_matrix parts[FT_OPS_PARTS_MAX];
     enum ft_linear_end end;
+    const float *norm;
+    float eps;
+    float *normed;
 };
 
 /* KV of one layer: per block and KV head FT_OPS_KV_BLOCK keys, one number of all of them after
@@ -92,21 +104,21 @@ struct ft_kv {
     int32_t n_heads, head_dim;
 };
 
-static inline int64_t ft_kv_padded_dim(int32_t head_dim) {
+FT_OPS_INLINE int64_t ft_kv_padded_dim(int32_t head_dim) {
     return ((int64_t)head_dim + 15) / 16 * 16;
 }
 /* Floats of one KV head in a block, keys and values; and of a whole block. */
-static inline int64_t ft_kv_head_floats(int32_t head_dim) {
+FT_OPS_INLINE int64_t ft_kv_head_floats(int32_t head_dim) {
     return 2 * FT_OPS_KV_BLOCK * ft_kv_padded_dim(head_dim);
 }
-static inline int64_t ft_kv_block_floats(int32_t n_heads, int32_t head_dim) {
+FT_OPS_INLINE int64_t ft_kv_block_floats(int32_t n_heads, int32_t head_dim) {
     return n_heads * ft_kv_head_floats(head_dim);
 }
 
 /* Per row: normalise each head of q and k where norms are given, rotate both (rotate-half form),
  * and write k and v into the row's KV slot, block * FT_OPS_KV_BLOCK + position % FT_OPS_KV_BLOCK.
  * dev   q       [n_rows, n_heads, head_dim] f32, changed in place
- * dev   k, v    [n_rows, kv.n_heads, head_dim] f32; k is changed in place
+ * dev   k, v    [n_rows, kv.n_heads, head_dim] f32; k is scratch afterwards
  * dev   angles  [n_rows, 2, head_dim / 2] f32, as ft_op_angles makes them
  * dev   slots   [n_rows], all different
  * dev   q_norm, k_norm  [head_dim] f32 or NULL;  eps  of both norms */
@@ -128,10 +140,26 @@ struct ft_span {
     int32_t table;    /* index in blocks of the sequence's block 0 */
 };
 
+/* Spans cut into pieces of few rows, for devices that deal them out to many processors. */
+#define FT_OPS_PIECE_ROWS 4
+/* Cut one span; returns how many pieces. out [(n_rows + FT_OPS_PIECE_ROWS - 1) / .._ROWS] */
+FT_OPS_INLINE int32_t ft_span_cut(const struct ft_span *span, struct ft_span *out) {
+    int32_t n = 0;
+    for (int32_t at = 0; at < span->n_rows; at += FT_OPS_PIECE_ROWS, n++) {
+        int32_t left = span->n_rows - at;
+        out[n].row = span->row + at;
+        out[n].n_rows = left < FT_OPS_PIECE_ROWS ? left : FT_OPS_PIECE_ROWS;
+        out[n].position = span->position + at;
+        out[n].table = span->table;
+    }
+    return n;
+}
+
 /* Causal attention over paged KV, grouped queries: row at position p sees p and what lies before
  * it, at most window positions (0: all).
  * dev   q, out  [n_rows, n_heads, head_dim] f32, apart;  blocks  block tables
  * host  spans   [n_spans], cover the rows in order
+ * dev   pieces  [n_pieces], the same rows as ft_span_cut cuts them
  * tol   2e-5 relative to the largest |v|;  source: Vaswani et al. 2017, eq. 1 */
 struct ft_op_attention {
     const float *q;
@@ -141,8 +169,19 @@ struct ft_op_attention {
     int32_t window;
     const struct ft_span *spans;
     int32_t n_spans;
+    const struct ft_span *pieces;
+    int32_t n_pieces;
+    int32_t n_rows;
+    int32_t len_max; /* positions that any row sees lie below it */
     const int32_t *blocks;
     struct ft_kv kv;
+};
+
+/* Read memory once and keep nothing of it: what reading alone costs, for benchmarks.
+ * dev   memory  [bytes], 16-byte aligned */
+struct ft_op_read {
+    const void *memory;
+    size_t bytes;
 };
 
 struct ft_device;
@@ -154,6 +193,7 @@ struct ft_ops {
     void (*linear)(struct ft_device *device, const struct ft_op_linear *op);
     void (*rope)(struct ft_device *device, const struct ft_op_rope *op);
     void (*attention)(struct ft_device *device, const struct ft_op_attention *op);
+    void (*read)(struct ft_device *device, const struct ft_op_read *op);
 };
 
 #ifdef __cplusplus

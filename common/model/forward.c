@@ -3,6 +3,9 @@
 #include <math.h>
 #include <string.h>
 
+/* Positions: contexts that differ by less are served by the same program. */
+#define LEN_STEP 512
+
 /* Where in the batch the next tile starts. */
 struct cursor {
     const struct ft_batch_seq *seqs;
@@ -12,27 +15,33 @@ struct cursor {
 
 /* What a tile holds. */
 struct tile {
-    int32_t n_rows, n_spans, n_picks, n_table;
+    int32_t n_rows, n_spans, n_pieces, n_picks, n_table;
+    int32_t len_max; /* positions that its rows look back on lie below it */
 };
 
 /* Add up to n tokens of the cursor's sequence to the tile. */
 static void add_span(struct ft_plan *plan, struct cursor *at, struct tile *tile, int32_t n) {
     const struct ft_batch_seq *seq = &at->seqs[at->seq];
+    struct ft_plan_ids *ids = &plan->ids;
     int32_t position = seq->start + at->token;
     int32_t n_blocks = (position + n - 1) / FT_KV_BLOCK_TOKENS + 1;
-    memcpy(plan->table + tile->n_table, seq->blocks, (size_t)n_blocks * sizeof(int32_t));
-    plan->spans[tile->n_spans++] = (struct ft_span){
+    struct ft_span span = {
         .row = tile->n_rows, .n_rows = n, .position = position, .table = tile->n_table};
+    memcpy(ids->table + tile->n_table, seq->blocks, (size_t)n_blocks * sizeof(int32_t));
+    plan->spans[tile->n_spans++] = span;
+    tile->n_pieces += ft_span_cut(&span, ids->pieces + tile->n_pieces);
+    if (position + n > tile->len_max)
+        tile->len_max = position + n;
     tile->n_table += n_blocks;
     int32_t first_pick = seq->n_tokens - seq->n_logits;
     for (int32_t i = 0; i < n; i++, position++, at->token++) {
         int32_t row = tile->n_rows++;
-        plan->tokens[row] = seq->tokens[at->token];
-        plan->positions[row] = position;
-        plan->slots[row] = seq->blocks[position / FT_KV_BLOCK_TOKENS] * FT_KV_BLOCK_TOKENS +
-                           position % FT_KV_BLOCK_TOKENS;
+        ids->tokens[row] = seq->tokens[at->token];
+        ids->positions[row] = position;
+        ids->slots[row] = seq->blocks[position / FT_KV_BLOCK_TOKENS] * FT_KV_BLOCK_TOKENS +
+                          position % FT_KV_BLOCK_TOKENS;
         if (at->token >= first_pick)
-            plan->picks[tile->n_picks++] = row;
+            ids->picks[tile->n_picks++] = row;
     }
 }
 
@@ -57,8 +66,11 @@ static struct tile fill_tile(struct ft_plan *plan, struct cursor *at) {
     return tile;
 }
 
-static void copy_ids(struct ft_plan *plan, int32_t *to, const int32_t *from, int32_t n) {
-    plan->device->kind->copy(plan->device, to, from, (size_t)n * sizeof(int32_t));
+/* All that the tile's operations read of it, in one piece. */
+static void copy_ids(struct ft_plan *plan, const struct tile *tile) {
+    const char *from = (const char *)plan->ids.tokens;
+    const char *end = (const char *)(plan->ids.table + tile->n_table);
+    plan->device->kind->copy(plan->device, plan->d_ids.tokens, from, (size_t)(end - from));
 }
 
 static void linear(struct ft_plan *plan, const float *x, int32_t n_rows, int32_t n_in,
@@ -74,30 +86,21 @@ static struct ft_matrix into(struct ft_matrix matrix, float *out) {
     return matrix;
 }
 
-static void norm(struct ft_plan *plan, const float *x, const float *weight, int32_t n_rows,
-                 float *out) {
-    struct ft_op_rmsnorm op = {.x = x,
-                               .weight = weight,
-                               .eps = plan->config->rms_norm_eps,
-                               .n_rows = n_rows,
-                               .n_cols = plan->config->hidden_size,
-                               .out = out};
-    plan->device->kind->ops->rmsnorm(plan->device, &op);
-}
-
 /* x += o(attention(rope(qkv(norm(x))))) */
 static void attention_half(struct ft_plan *plan, const struct ft_plan_layer *layer,
                            const struct tile *tile) {
     const struct ft_model_config *config = plan->config;
     const struct ft_ops *ops = plan->device->kind->ops;
-    norm(plan, plan->x, layer->attn_norm, tile->n_rows, plan->normed);
     struct ft_op_linear qkv = {
-        .x = plan->normed,
+        .x = plan->x,
         .n_rows = tile->n_rows,
         .n_in = config->hidden_size,
         .n_parts = 3,
         .parts = {into(layer->q, plan->q), into(layer->k, plan->k), into(layer->v, plan->v)},
-        .end = FT_LINEAR_STORE};
+        .end = FT_LINEAR_STORE,
+        .norm = layer->attn_norm,
+        .eps = config->rms_norm_eps,
+        .normed = plan->normed};
     ops->linear(plan->device, &qkv);
     struct ft_op_rope rope = {.q = plan->q,
                               .k = plan->k,
@@ -105,7 +108,7 @@ static void attention_half(struct ft_plan *plan, const struct ft_plan_layer *lay
                               .n_rows = tile->n_rows,
                               .n_heads = config->n_heads,
                               .angles = plan->angles,
-                              .slots = plan->d_slots,
+                              .slots = plan->d_ids.slots,
                               .q_norm = layer->q_norm,
                               .k_norm = layer->k_norm,
                               .eps = config->rms_norm_eps,
@@ -118,7 +121,11 @@ static void attention_half(struct ft_plan *plan, const struct ft_plan_layer *lay
                                         .window = layer->window,
                                         .spans = plan->spans,
                                         .n_spans = tile->n_spans,
-                                        .blocks = plan->d_table,
+                                        .pieces = plan->d_ids.pieces,
+                                        .n_pieces = tile->n_pieces,
+                                        .n_rows = tile->n_rows,
+                                        .len_max = tile->len_max,
+                                        .blocks = plan->d_ids.table,
                                         .kv = layer->kv};
     ops->attention(plan->device, &attention);
     linear(plan, plan->attended, tile->n_rows, config->n_heads * config->head_dim,
@@ -129,14 +136,16 @@ static void attention_half(struct ft_plan *plan, const struct ft_plan_layer *lay
 static void mlp_half(struct ft_plan *plan, const struct ft_plan_layer *layer,
                      const struct tile *tile) {
     const struct ft_model_config *config = plan->config;
-    norm(plan, plan->x, layer->mlp_norm, tile->n_rows, plan->normed);
     struct ft_op_linear gate_up = {
-        .x = plan->normed,
+        .x = plan->x,
         .n_rows = tile->n_rows,
         .n_in = config->hidden_size,
         .n_parts = 2,
         .parts = {into(layer->gate, plan->gate), into(layer->up, plan->up)},
-        .end = FT_LINEAR_SWIGLU};
+        .end = FT_LINEAR_SWIGLU,
+        .norm = layer->mlp_norm,
+        .eps = config->rms_norm_eps,
+        .normed = plan->normed};
     plan->device->kind->ops->linear(plan->device, &gate_up);
     linear(plan, plan->gate, tile->n_rows, config->intermediate_size, into(layer->down, plan->x),
            FT_LINEAR_ADD);
@@ -154,13 +163,9 @@ static void gather(struct ft_plan *plan, const void *src, enum ft_elem elem, con
     plan->device->kind->ops->gather(plan->device, &op);
 }
 
-static void run_tile(struct ft_plan *plan, const struct tile *tile) {
-    copy_ids(plan, plan->d_tokens, plan->tokens, tile->n_rows);
-    copy_ids(plan, plan->d_positions, plan->positions, tile->n_rows);
-    copy_ids(plan, plan->d_slots, plan->slots, tile->n_rows);
-    copy_ids(plan, plan->d_table, plan->table, tile->n_table);
-    gather(plan, plan->embed.weight, plan->embed.elem, plan->d_tokens, tile->n_rows, plan->x);
-    struct ft_op_angles angles = {.positions = plan->d_positions,
+static void run_layers(struct ft_plan *plan, const struct tile *tile) {
+    gather(plan, plan->embed.weight, plan->embed.elem, plan->d_ids.tokens, tile->n_rows, plan->x);
+    struct ft_op_angles angles = {.positions = plan->d_ids.positions,
                                   .inv_freq = plan->inv_freq,
                                   .n_rows = tile->n_rows,
                                   .n_pairs = plan->config->head_dim / 2,
@@ -172,26 +177,76 @@ static void run_tile(struct ft_plan *plan, const struct tile *tile) {
     }
 }
 
+/* The tile's rows whose logits are wanted, behind n_last others of the step. */
+static void keep_picks(struct ft_plan *plan, const struct tile *tile, int32_t n_last) {
+    if (tile->n_picks > 0)
+        gather(plan, plan->x, FT_ELEM_F32, plan->d_ids.picks, tile->n_picks,
+               plan->last + (int64_t)n_last * plan->config->hidden_size);
+}
+
+static bool is_pinned(const struct ft_plan *plan, const float *rows, int64_t n) {
+    const char *begin = plan->pinned, *from = (const char *)rows;
+    return begin != NULL && from >= begin &&
+           from + n * (int64_t)sizeof(float) <= begin + plan->pinned_bytes;
+}
+
+/* Logits of the last rows, into host memory. */
+static void run_head(struct ft_plan *plan, int32_t n_rows, float *rows, int64_t row_stride) {
+    const struct ft_device_kind *kind = plan->device->kind;
+    int32_t hidden = plan->config->hidden_size;
+    if (n_rows == 0)
+        return;
+    struct ft_op_rmsnorm norm = {.x = plan->last,
+                                 .weight = plan->norm,
+                                 .eps = plan->config->rms_norm_eps,
+                                 .n_rows = n_rows,
+                                 .n_cols = hidden,
+                                 .out = plan->last};
+    kind->ops->rmsnorm(plan->device, &norm);
+    struct ft_matrix head = plan->head;
+    bool is_fetched = plan->logits != NULL && !is_pinned(plan, rows, n_rows * row_stride);
+    head.out = is_fetched ? plan->logits : rows;
+    head.out_stride = is_fetched ? plan->logits_stride : row_stride;
+    linear(plan, plan->last, n_rows, hidden, head, FT_LINEAR_STORE);
+    for (int32_t i = 0; is_fetched && i < n_rows; i++)
+        kind->fetch(plan->device, rows + i * row_stride, plan->logits + i * plan->logits_stride,
+                    (size_t)plan->config->vocab_size * sizeof(float));
+}
+
+/* A step that is one tile and ends in memory that operations reach: the usual one. Steps alike
+ * but for ids and contents are one program of the device. */
+static void run_whole(struct ft_plan *plan, struct tile *tile, float *rows, int64_t row_stride) {
+    const struct ft_device_kind *kind = plan->device->kind;
+    tile->len_max = (tile->len_max + LEN_STEP - 1) / LEN_STEP * LEN_STEP;
+    struct ft_device_key key = {{tile->n_rows, tile->n_pieces, tile->n_picks, tile->len_max,
+                                 (int64_t)(uintptr_t)rows, row_stride}};
+    if (kind->begin(plan->device, &key))
+        return;
+    run_layers(plan, tile);
+    keep_picks(plan, tile, 0);
+    run_head(plan, tile->n_picks, rows, row_stride);
+    kind->end(plan->device);
+}
+
 enum ft_code ft_forward_run(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
                             float *rows, int64_t row_stride, struct ft_err *err) {
     struct cursor at = {.seqs = seqs, .n_seqs = n_seqs};
-    int32_t n_last = 0, hidden = plan->config->hidden_size;
-    while (at.seq < n_seqs) {
-        struct tile tile = fill_tile(plan, &at);
-        run_tile(plan, &tile);
-        if (tile.n_picks == 0)
-            continue;
-        copy_ids(plan, plan->d_picks, plan->picks, tile.n_picks);
-        gather(plan, plan->x, FT_ELEM_F32, plan->d_picks, tile.n_picks,
-               plan->last + (int64_t)n_last * hidden);
+    struct tile tile = fill_tile(plan, &at);
+    copy_ids(plan, &tile);
+    if (at.seq == n_seqs && is_pinned(plan, rows, tile.n_picks * row_stride)) {
+        run_whole(plan, &tile, rows, row_stride);
+        return plan->device->kind->sync(plan->device, err);
+    }
+    int32_t n_last = 0;
+    for (;;) {
+        run_layers(plan, &tile);
+        keep_picks(plan, &tile, n_last);
         n_last += tile.n_picks;
+        if (at.seq == n_seqs)
+            break;
+        tile = fill_tile(plan, &at);
+        copy_ids(plan, &tile);
     }
-    if (n_last > 0) {
-        norm(plan, plan->last, plan->norm, n_last, plan->last);
-        struct ft_matrix head = plan->head;
-        head.out = rows;
-        head.out_stride = row_stride;
-        linear(plan, plan->last, n_last, hidden, head, FT_LINEAR_STORE);
-    }
+    run_head(plan, n_last, rows, row_stride);
     return plan->device->kind->sync(plan->device, err);
 }

@@ -75,6 +75,8 @@ enum ft_code ft_model_open_weights(struct ft_model **out, const struct ft_model_
 void ft_model_close(struct ft_model **model) {
     if (*model == NULL)
         return;
+    if ((*model)->plan != NULL)
+        ft_model_unpin(*model);
     ft_plan_destroy(&(*model)->plan);
     if ((*model)->weights == &(*model)->loaded)
         ft_weights_close(&(*model)->loaded);
@@ -100,6 +102,28 @@ int32_t ft_model_kv_blocks(const struct ft_model *model) {
 
 const char *ft_model_backend(const struct ft_model *model) {
     return model->backend;
+}
+
+bool ft_model_pin(struct ft_model *model, void *memory, size_t bytes) {
+    struct ft_plan *plan = model->plan;
+    FT_ASSERT(plan->pinned == NULL);
+    if (!plan->device->kind->pin(plan->device, memory, bytes))
+        return false;
+    plan->pinned = memory;
+    plan->pinned_bytes = bytes;
+    return true;
+}
+
+void ft_model_unpin(struct ft_model *model) {
+    struct ft_plan *plan = model->plan;
+    if (plan->pinned != NULL)
+        plan->device->kind->unpin(plan->device, plan->pinned);
+    plan->pinned = NULL;
+    plan->pinned_bytes = 0;
+}
+
+bool ft_model_is_apart(const struct ft_model *model) {
+    return !model->plan->device->kind->is_host;
 }
 
 /* Sequence i of a batch against the limits that the caller was given. */

@@ -24,6 +24,9 @@ struct ft_model_opts {
     int64_t kv_bytes;        /* budget; at least one block and at most what max_blocks needs */
     int32_t max_step_tokens; /* positions computed in one forward, all sequences together */
     int32_t max_step_rows;   /* logits rows of one forward */
+    /* Told now and then how many bytes of weights are on the device; NULL: nobody asks. */
+    void (*progress)(void *user, uint64_t done, uint64_t total);
+    void *progress_user;
 };
 
 /* fail FT_E_PROC_MODEL, FT_E_PROC_CONFIG (names the option), FT_E_PROC_MEMORY */
@@ -58,6 +61,13 @@ struct ft_batch_seq {
  * fail FT_E_PROC_INTERNAL for limits of opts that the caller broke; nothing is written. */
 enum ft_code ft_model_forward(struct ft_model *model, const struct ft_batch_seq *seqs,
                               int32_t n_seqs, float *rows, int64_t row_stride, struct ft_err *err);
+
+/* Say that rows will be asked for in this memory, which spares them a copy where the device can
+ * write there; one at a time, until unpin or close. false: rows are copied, which is slower. */
+bool ft_model_pin(struct ft_model *model, void *memory, size_t bytes);
+void ft_model_unpin(struct ft_model *model);
+/* Whether rows come out of a memory that is not the host's. */
+bool ft_model_is_apart(const struct ft_model *model);
 
 #ifdef __cplusplus
 }

@@ -28,6 +28,16 @@ static float *carve_floats(struct carve *c, int64_t rows, int64_t cols) {
     return carve(c, rows * cols, sizeof(float));
 }
 
+static void carve_ids(const struct ft_plan *plan, struct carve *c, struct ft_plan_ids *ids) {
+    int64_t n = plan->n_tile;
+    ids->tokens = carve(c, n, sizeof(int32_t));
+    ids->positions = carve(c, n, sizeof(int32_t));
+    ids->slots = carve(c, n, sizeof(int32_t));
+    ids->picks = carve(c, n, sizeof(int32_t));
+    ids->pieces = carve(c, n, sizeof(struct ft_span));
+    ids->table = carve(c, plan->n_table, sizeof(int32_t));
+}
+
 static void carve_device(struct ft_plan *plan, struct carve *c, int32_t max_rows) {
     const struct ft_model_config *config = plan->config;
     int64_t n = plan->n_tile;
@@ -43,20 +53,16 @@ static void carve_device(struct ft_plan *plan, struct carve *c, int32_t max_rows
     plan->up = carve_floats(c, n, config->intermediate_size);
     plan->angles = carve_floats(c, n, config->head_dim);
     plan->last = carve_floats(c, max_rows, config->hidden_size);
-    plan->d_tokens = carve(c, n, sizeof(int32_t));
-    plan->d_positions = carve(c, n, sizeof(int32_t));
-    plan->d_slots = carve(c, n, sizeof(int32_t));
-    plan->d_picks = carve(c, n, sizeof(int32_t));
-    plan->d_table = carve(c, plan->n_table, sizeof(int32_t));
+    carve_ids(plan, c, &plan->d_ids);
+    plan->logits_stride = ((int64_t)config->vocab_size + 15) / 16 * 16;
+    plan->logits = NULL;
+    if (!plan->device->kind->is_host)
+        plan->logits = carve_floats(c, max_rows, plan->logits_stride);
 }
 
 static void carve_host(struct ft_plan *plan, struct carve *c) {
     plan->layers = carve(c, plan->config->n_layers, sizeof *plan->layers);
-    plan->tokens = carve(c, plan->n_tile, sizeof(int32_t));
-    plan->positions = carve(c, plan->n_tile, sizeof(int32_t));
-    plan->slots = carve(c, plan->n_tile, sizeof(int32_t));
-    plan->picks = carve(c, plan->n_tile, sizeof(int32_t));
-    plan->table = carve(c, plan->n_table, sizeof(int32_t));
+    carve_ids(plan, c, &plan->ids);
     plan->spans = carve(c, plan->n_tile, sizeof *plan->spans);
 }
 
@@ -149,6 +155,8 @@ static enum ft_code take_memory(struct ft_plan *plan, int32_t max_rows, struct f
 struct placer {
     struct ft_plan *plan;
     struct carve floats;
+    const struct ft_model_opts *opts;
+    uint64_t bytes, bytes_total;
     enum ft_code code;
     struct ft_err *err;
 };
@@ -161,6 +169,9 @@ static struct ft_matrix place(struct placer *placer, const struct ft_tensor *ten
     if (placer->code == FT_OK)
         placer->code =
             device->kind->place(device, tensor->data, bytes, &matrix.weight, placer->err);
+    placer->bytes += bytes;
+    if (placer->code == FT_OK && placer->opts->progress != NULL)
+        placer->opts->progress(placer->opts->progress_user, placer->bytes, placer->bytes_total);
     return matrix;
 }
 
@@ -175,11 +186,11 @@ static const float *place_floats(struct placer *placer, const struct ft_tensor *
     if (placer->code != FT_OK)
         return NULL;
     struct ft_device *device = placer->plan->device;
-    /* d_tokens is all zeros until the first step: row 0 of the tensor */
+    /* tokens are all zeros until the first step: row 0 of the tensor */
     struct ft_op_gather op = {.src = source.weight,
                               .elem = source.elem,
                               .n_cols = tensor->cols,
-                              .idx = placer->plan->d_tokens,
+                              .idx = placer->plan->d_ids.tokens,
                               .n_rows = 1,
                               .out = out};
     device->kind->ops->gather(device, &op);
@@ -233,8 +244,9 @@ static void place_matrices(struct placer *placer, const struct ft_weights *weigh
 }
 
 static enum ft_code place_weights(struct ft_plan *plan, const struct ft_weights *weights,
-                                  struct ft_err *err) {
-    struct placer placer = {.plan = plan, .code = FT_OK, .err = err};
+                                  const struct ft_model_opts *opts, struct ft_err *err) {
+    struct placer placer = {
+        .plan = plan, .opts = opts, .bytes_total = weights->bytes, .code = FT_OK, .err = err};
     struct ft_device *device = plan->device;
     place_matrices(&placer, weights); /* first: it sets whole matrices, biases are added */
     if (placer.code != FT_OK)
@@ -271,7 +283,7 @@ enum ft_code ft_plan_create(struct ft_plan **out, const struct ft_model_config *
     if (code == FT_OK)
         code = take_memory(plan, opts->max_step_rows, err);
     if (code == FT_OK)
-        code = place_weights(plan, weights, err);
+        code = place_weights(plan, weights, opts, err);
     if (code != FT_OK) {
         ft_plan_destroy(&plan);
         return code;

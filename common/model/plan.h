@@ -40,12 +40,20 @@ struct ft_plan {
 
     /* device, f32, a row per position of a tile */
     float *x, *normed, *q, *k, *v, *attended, *gate, *up, *angles;
-    float *last; /* the same for positions whose logits are wanted, of the whole step */
-    int32_t *d_tokens, *d_positions, *d_slots, *d_picks, *d_table;
+    float *last;   /* the same for positions whose logits are wanted, of the whole step */
+    float *logits; /* [max_step_rows, logits_stride] where operations cannot write to the host */
+    int64_t logits_stride;
+    /* Host memory that operations can write to after all. */
+    void *pinned;
+    size_t pinned_bytes;
 
-    /* host, what goes into the arrays above */
-    int32_t *tokens, *positions, *slots, *picks, *table;
-    struct ft_span *spans;
+    /* What a tile holds, on the device and on the host, laid out alike: one copy takes it over. */
+    struct ft_plan_ids {
+        int32_t *tokens, *positions, *slots, *picks;
+        struct ft_span *pieces;
+        int32_t *table; /* last: of varying length */
+    } d_ids, ids;
+    struct ft_span *spans; /* host */
 
     void *steps, *floats, *kv; /* device memory: of steps, of norms and biases, of KV */
     size_t steps_bytes, floats_bytes, kv_bytes;

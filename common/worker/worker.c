@@ -14,6 +14,9 @@
  * and one that is released by a call of its own may go after its successor came. */
 #define SEQS_PER_STEP_SEQ 4
 
+/* Smaller models are there before a line could be read. */
+#define LOAD_SAID_BYTES ((uint64_t)1 << 30)
+
 static enum ft_code check_params(const struct ft_worker_params *params, struct ft_err *err) {
     if (params->model[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
@@ -41,6 +44,19 @@ static enum ft_code read_fingerprint(struct ft_worker *worker, struct ft_err *er
     return FT_OK;
 }
 
+/* A line for each tenth of the weights, so that a long load shows how far it is. */
+static void say_progress(void *user, uint64_t done, uint64_t total) {
+    struct ft_worker *worker = user;
+    char line[128];
+    int32_t tenths = (int32_t)(done * 10 / (total > 0 ? total : 1));
+    if (tenths <= worker->load_tenths || total < LOAD_SAID_BYTES)
+        return;
+    worker->load_tenths = tenths;
+    snprintf(line, sizeof line, "loading weights_mb %llu of_mb %llu",
+             (unsigned long long)(done >> 20), (unsigned long long)(total >> 20));
+    worker->role->notify(FT_LOG_INFO, line);
+}
+
 static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
     const struct ft_worker_params *params = worker->params;
     struct ft_model_opts opts = {
@@ -50,6 +66,8 @@ static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
         .max_model_len = params->max_model_len,
         .kv_bytes = params->kv_cache_bytes,
         .max_step_tokens = params->max_num_batched_tokens,
+        .progress = say_progress,
+        .progress_user = worker,
         /* A draft step wants one row of each sequence, however small its share of the region. */
         .max_step_rows = worker->step_rows_max > params->max_num_seqs ? worker->step_rows_max
                                                                       : params->max_num_seqs,
@@ -130,6 +148,8 @@ void ft_worker_close(struct ft_worker **worker) {
     if (*worker == NULL)
         return;
     struct ft_worker *w = *worker;
+    if (w->model != NULL)
+        ft_model_unpin(w->model);
     if (w->role_state != NULL)
         w->role->close(w);
     ft_region_close(&w->region);
@@ -141,6 +161,19 @@ void ft_worker_close(struct ft_worker **worker) {
     *worker = NULL;
 }
 
+/* Rows of a GPU go straight into shared memory; a step has ended when they are there. */
+static void pin_region(struct ft_worker *worker) {
+    size_t bytes = (size_t)ft_region_row_stride(worker->region) * sizeof(float) *
+                   (size_t)worker->step_rows_max * FT_REGION_GENERATIONS;
+    bool is_pinned = ft_model_pin(worker->model, ft_region_row_mut(worker->region, 0, 0), bytes);
+    if (!ft_model_is_apart(worker->model))
+        return;
+    worker->role->notify(is_pinned ? FT_LOG_INFO : FT_LOG_WARN,
+                         is_pinned ? "handover synchronous rows \"written into shared memory\""
+                                   : "handover synchronous rows \"copied: shared memory could not "
+                                     "be pinned, which costs a copy for each row\"");
+}
+
 enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epoch,
                               struct ft_err *err) {
     struct ft_region *region = NULL;
@@ -149,11 +182,15 @@ enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epo
         return code;
     ft_worker_detach(worker);
     worker->region = region;
+    if (worker->role->rows_from_model)
+        pin_region(worker);
     worker->coordinator_epoch = coordinator_epoch;
     return FT_OK;
 }
 
 int32_t ft_worker_detach(struct ft_worker *worker) {
+    if (worker->role->rows_from_model)
+        ft_model_unpin(worker->model);
     ft_region_close(&worker->region);
     worker->coordinator_epoch = 0;
     return ft_kvseq_release_all(worker->seqs);

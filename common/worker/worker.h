@@ -36,6 +36,7 @@ struct ft_worker_role {
     const char *step_method;
     int32_t rows_per_seq; /* region rows that one sequence can fill */
     int32_t max_draft_len;
+    bool rows_from_model; /* logits go from the model straight into the region */
     /* Take and give back worker->role_state. */
     enum ft_code (*open)(struct ft_worker *worker, struct ft_err *err);
     void (*close)(struct ft_worker *worker);
@@ -66,6 +67,7 @@ struct ft_worker {
     struct ft_kvpool *pool;
     struct ft_kvseq_table *seqs;
     struct ft_region *region; /* NULL while no coordinator is attached */
+    int32_t load_tenths;      /* of the weights, when last said */
     uint64_t coordinator_epoch;
     struct ft_worker_stats stats;
     struct ft_step *step; /* scratch */

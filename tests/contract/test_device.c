@@ -1,5 +1,6 @@
 /* What every device promises, over every row of the registry. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,25 +8,35 @@
 
 static const struct ft_device_opts opts = {.n_threads = 2, .idle_spin_us = 50};
 
-static struct ft_device *must_open(const char *spec) {
+/* NULL: this machine has no such device, which is said; the host's own is always there. */
+static struct ft_device *open_kind(const struct ft_device_kind *kind) {
     struct ft_device *device = NULL;
     struct ft_err err = {0};
-    ck_assert_msg(ft_device_open(&device, spec, &opts, &err) == FT_OK, "%s", err.text);
+    enum ft_code code = ft_device_open(&device, kind->name, &opts, &err);
+    if (code == FT_E_PROC_OS && !kind->is_host) {
+        ck_assert_ptr_null(device);
+        printf("skipped: %s: %s\n", kind->name, err.text);
+        return NULL;
+    }
+    ck_assert_msg(code == FT_OK, "%s", err.text);
     return device;
 }
 
 START_TEST(kind_has_every_function) {
     const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
     ck_assert(kind->open && kind->close && kind->describe && kind->alloc && kind->place &&
-              kind->give_back && kind->copy && kind->sync);
+              kind->give_back && kind->copy && kind->fetch && kind->pin && kind->unpin &&
+              kind->begin && kind->end && kind->sync);
     ck_assert(kind->ops->gather && kind->ops->angles && kind->ops->rmsnorm && kind->ops->linear &&
-              kind->ops->rope && kind->ops->attention);
+              kind->ops->rope && kind->ops->attention && kind->ops->read);
 }
 END_TEST
 
 START_TEST(open_by_name_says_what_it_is) {
     const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
-    struct ft_device *device = must_open(kind->name);
+    struct ft_device *device = open_kind(kind);
+    if (device == NULL)
+        return;
     ck_assert_ptr_eq(device->kind, kind);
     char text[FT_DEVICE_TEXT_MAX];
     kind->describe(device, text);
@@ -62,7 +73,9 @@ START_TEST(open_of_unknown_device_names_those_there_are) {
 END_TEST
 
 START_TEST(alloc_of_too_much_fails_and_leaves_output_alone) {
-    struct ft_device *device = must_open(ft_device_kind_at((size_t)_i)->name);
+    struct ft_device *device = open_kind(ft_device_kind_at((size_t)_i));
+    if (device == NULL)
+        return;
     struct ft_err err = {0};
     void *memory = NULL;
     ck_assert_int_eq(device->kind->alloc(device, (size_t)1 << 56, &memory, &err), FT_E_PROC_MEMORY);
@@ -73,11 +86,13 @@ START_TEST(alloc_of_too_much_fails_and_leaves_output_alone) {
 }
 END_TEST
 
-/* Memory comes aligned; what is copied or placed is what a gather then reads. The result is read
- * where the device keeps it, so this part is for devices whose memory is the host's. */
+/* Memory comes aligned and zero; what is copied or placed is what a gather then reads, and what
+ * fetch brings back. */
 START_TEST(copied_and_placed_memory_feeds_operations) {
     const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
-    struct ft_device *device = must_open(kind->name);
+    struct ft_device *device = open_kind(kind);
+    if (device == NULL)
+        return;
     struct ft_err err = {0};
     enum { ROWS = 3, COLS = 5, BYTES = 4096 };
     float table[ROWS * COLS];
@@ -90,10 +105,11 @@ START_TEST(copied_and_placed_memory_feeds_operations) {
     ck_assert_uint_eq((uintptr_t)memory % 64, 0);
     ck_assert_int_eq(kind->place(device, table, sizeof table, &placed, &err), FT_OK);
     int32_t *d_idx = memory;
-    float *out = (float *)memory + 64;
+    float *d_out = (float *)memory + 64, out[BYTES / 4 - 64];
     kind->copy(device, d_idx, idx, sizeof idx);
-    struct ft_op_gather op = {placed, FT_ELEM_F32, COLS, d_idx, 2, out};
+    struct ft_op_gather op = {placed, FT_ELEM_F32, COLS, d_idx, 2, d_out};
     kind->ops->gather(device, &op);
+    kind->fetch(device, out, d_out, sizeof out);
     ck_assert_int_eq(kind->sync(device, &err), FT_OK);
     for (int32_t i = 0; i < 2 * COLS; i++)
         ck_assert(out[i] == table[idx[i / COLS] * COLS + i % COLS]);

@@ -102,6 +102,22 @@ int32_t ft_model_kv_blocks(const struct ft_model *model) {
     return model->n_blocks;
 }
 
+bool ft_model_pin(struct ft_model *model, void *memory, size_t bytes) {
+    (void)model;
+    (void)memory;
+    (void)bytes;
+    return true;
+}
+
+void ft_model_unpin(struct ft_model *model) {
+    (void)model;
+}
+
+bool ft_model_is_apart(const struct ft_model *model) {
+    (void)model;
+    return false;
+}
+
 const char *ft_model_backend(const struct ft_model *model) {
     (void)model;
     return "sim";

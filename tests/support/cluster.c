@@ -44,6 +44,11 @@ static void build_argv(const struct cluster *c, enum cluster_role role, char *ar
                  role == CLUSTER_TARGET ? c->opts.target_dir : c->opts.draft_dir);
         argv[n++] = text[t++];
     }
+    const char *device = getenv("FORETOKEN_TEST_DEVICE");
+    if (role != CLUSTER_COORDINATOR && device != NULL) {
+        snprintf(text[t], 256, "--device=%s", device);
+        argv[n++] = text[t++];
+    }
     snprintf(text[t], 256, "--ready_fd=%d", READY_FD);
     argv[n++] = text[t++];
     snprintf(text[t], 256, "--die_with_parent");

@@ -2,15 +2,46 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/gpu/ops.h"
+#include "common/gpu/cpu/isa.h"
+#include "common/gpu/device.h"
 
 /* Bytes of n blocks, from the layout that ops.h documents. */
 static int64_t kv_bytes(const struct ft_model_config *config, int32_t n_blocks) {
     return n_blocks * ft_kv_block_floats(config->n_kv_heads, config->head_dim) * 4LL *
            config->n_layers;
+}
+
+bool run_device_kind(size_t idx, char spec[RUN_DEVICE_MAX]) {
+    const struct ft_device_kind *kind;
+    for (size_t i = 0; (kind = ft_device_kind_at(i)) != NULL; i++) {
+        struct ft_device *device = NULL;
+        struct ft_err err = {0};
+        enum ft_code code =
+            ft_device_open(&device, kind->name, &(struct ft_device_opts){1, 0}, &err);
+        ft_device_close(&device);
+        if (code != FT_OK) {
+            ck_assert_msg(!kind->is_host && code == FT_E_PROC_OS, "%s", err.text);
+            printf("skipped: %s: %s\n", kind->name, err.text);
+        } else if (idx-- == 0) {
+            snprintf(spec, RUN_DEVICE_MAX, "%s", kind->name);
+            return true;
+        }
+    }
+    return false;
+}
+
+bool run_device(size_t idx, char spec[RUN_DEVICE_MAX]) {
+    size_t n_isas = 0;
+    while (ft_isa_at(n_isas) != NULL)
+        n_isas++;
+    if (idx >= n_isas)
+        return run_device_kind(idx - n_isas + 1, spec);
+    snprintf(spec, RUN_DEVICE_MAX, "cpu:%s", ft_isa_at(idx)->name);
+    return true;
 }
 
 void run_open(struct run *run, const struct run_opts *opts) {
@@ -42,6 +73,8 @@ void run_open(struct run *run, const struct run_opts *opts) {
     ck_assert_int_eq(ft_model_kv_blocks(run->model), n_blocks);
     run->rows = calloc((size_t)(RUN_ROWS * run->stride), sizeof(float));
     ck_assert_ptr_nonnull(run->rows);
+    if (opts->n_threads > 1) /* so that both ways of getting rows have their tests */
+        ft_model_pin(run->model, run->rows, (size_t)(RUN_ROWS * run->stride) * sizeof(float));
     for (int32_t s = 0; s < opts->n_seqs; s++) {
         run->blocks[s] = calloc((size_t)run->n_blocks_per_seq, sizeof(int32_t));
         ck_assert_ptr_nonnull(run->blocks[s]);

@@ -5,6 +5,7 @@
 #ifndef TESTS_UNIT_MODEL_RUN_H
 #define TESTS_UNIT_MODEL_RUN_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "common/model/model.h"
@@ -20,6 +21,13 @@ struct run {
     int32_t n_blocks_per_seq;
     int32_t *blocks[RUN_SEQS]; /* block tables; the blocks of a sequence are scattered */
 };
+
+/* Devices to run tests on: every instruction set of the CPU, then each other kind of the registry
+ * that this machine has; one that it lacks is named on standard output. false past the last. */
+#define RUN_DEVICE_MAX 32
+bool run_device(size_t idx, char spec[RUN_DEVICE_MAX]);
+/* The same with the CPU once, in its best variant. */
+bool run_device_kind(size_t idx, char spec[RUN_DEVICE_MAX]);
 
 /* weights NULL: open dir. n_seqs sequences of max_len positions each. */
 struct run_opts {

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/gpu/cpu/isa.h"
 #include "unit/model_run.h"
 
 #define LEN_MAX 320
@@ -25,7 +24,7 @@ static int32_t below(uint64_t *state, int32_t n) {
 
 struct subject {
     const char *dir;
-    char device[32];
+    char device[RUN_DEVICE_MAX];
     int32_t n_seqs, vocab;
     int32_t len[RUN_SEQS];
     int32_t tokens[RUN_SEQS][LEN_MAX];
@@ -198,11 +197,11 @@ static const char *const dirs[] = {
 START_TEST(dev50_rows_of_golden_models_do_not_depend_on_company) {
     char dir[512];
     snprintf(dir, sizeof dir, FT_TEST_SOURCE_DIR "/%s", dirs[_i]);
-    const struct ft_isa *isa;
-    for (size_t i = 0; (isa = ft_isa_at(i)) != NULL; i++) {
+    char device[RUN_DEVICE_MAX];
+    for (size_t i = 0; run_device(i, device); i++) {
         static struct subject subject;
         subject = (struct subject){.dir = dir, .n_seqs = RUN_SEQS};
-        snprintf(subject.device, sizeof subject.device, "cpu:%s", isa->name);
+        memcpy(subject.device, device, sizeof device);
         check_subject(&subject, 60, i == 0 ? 2 : 15);
     }
 }
@@ -213,9 +212,13 @@ START_TEST(dev61_rows_of_demo_pair_do_not_depend_on_chunks) {
     static const char *const pair[] = {"draft", "target"};
     char dir[512];
     snprintf(dir, sizeof dir, FT_TEST_SOURCE_DIR "/models/demo-%s", pair[_i]);
-    static struct subject subject;
-    subject = (struct subject){.dir = dir, .device = "cpu", .n_seqs = 5};
-    check_subject(&subject, 300, 2);
+    char device[RUN_DEVICE_MAX];
+    for (size_t i = 0; run_device_kind(i, device); i++) {
+        static struct subject subject;
+        subject = (struct subject){.dir = dir, .n_seqs = 5};
+        memcpy(subject.device, device, sizeof device);
+        check_subject(&subject, 300, 2);
+    }
 }
 END_TEST
 

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/gpu/cpu/isa.h"
 #include "unit/model_run.h"
 
 #define DATA FT_TEST_SOURCE_DIR "/tests/data/"
@@ -79,12 +78,9 @@ static void check_golden(const char *name, const char *device) {
 }
 
 START_TEST(forward_of_golden_model_matches_reference) {
-    const struct ft_isa *isa;
-    for (size_t i = 0; (isa = ft_isa_at(i)) != NULL; i++) {
-        char device[64];
-        snprintf(device, sizeof device, "cpu:%s", isa->name);
+    char device[RUN_DEVICE_MAX];
+    for (size_t i = 0; run_device(i, device); i++)
         check_golden(golden[_i], device);
-    }
 }
 END_TEST
 
@@ -111,17 +107,18 @@ static void check_prompt(struct run *run, const json_t *ref, const int32_t *prom
 }
 
 /* All prompts of one side of a pair; returns how many continuations could be compared. */
-static int check_side(const char *reference, const char *dir, const char *side) {
-    char what[64];
+static int check_side(const char *reference, const char *dir, const char *side,
+                      const char *device) {
+    char what[96];
     json_t *root = read_json(reference), *prompt;
     struct run run;
-    run_open(&run, &(struct run_opts){.dir = dir, .device = "cpu", .n_threads = 2, .n_seqs = 1});
+    run_open(&run, &(struct run_opts){.dir = dir, .device = device, .n_threads = 2, .n_seqs = 1});
     size_t i;
     int n_compared = 0;
     json_array_foreach(json_object_get(root, "prompts"), i, prompt) {
         int32_t ids[IDS_MAX], n = read_ids(json_object_get(prompt, "prompt_ids"), ids);
         const json_t *ref = json_object_get(prompt, side);
-        snprintf(what, sizeof what, "%s, prompt %zu", side, i);
+        snprintf(what, sizeof what, "%s on %s, prompt %zu", side, device, i);
         check_prompt(&run, ref, ids, n, what);
         n_compared += json_number_value(json_object_get(ref, "min_margin")) > 0.005;
     }
@@ -135,7 +132,9 @@ static const char *const sides[] = {"draft", "target"};
 START_TEST(greedy_of_demo_pair_matches_reference) {
     char dir[512];
     snprintf(dir, sizeof dir, FT_TEST_SOURCE_DIR "/models/demo-%s", sides[_i]);
-    ck_assert_int_ge(check_side(DATA "demo-reference.json", dir, sides[_i]), 3);
+    char device[RUN_DEVICE_MAX];
+    for (size_t i = 0; run_device_kind(i, device); i++)
+        ck_assert_int_ge(check_side(DATA "demo-reference.json", dir, sides[_i], device), 3);
 }
 END_TEST
 
@@ -143,7 +142,9 @@ START_TEST(greedy_of_bench_pair_matches_reference) {
     const char *models = getenv("FORETOKEN_BENCH_MODELS");
     char dir[512];
     snprintf(dir, sizeof dir, "%s/bench-%s", models, sides[_i]);
-    ck_assert_int_ge(check_side(DATA "bench-reference.json", dir, sides[_i]), 8);
+    char device[RUN_DEVICE_MAX];
+    for (size_t i = 0; run_device_kind(i, device); i++)
+        ck_assert_int_ge(check_side(DATA "bench-reference.json", dir, sides[_i], device), 8);
 }
 END_TEST
 

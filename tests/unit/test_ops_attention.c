@@ -139,9 +139,15 @@ START_TEST(attention_of_any_shape_matches_reference) {
         make_scene(&scene, shapes[_i], &random);
         /* large enough that softmax is far from flat */
         float scale = 4.0f / sqrtf((float)scene.shape.head_dim);
-        struct ft_op_attention op = {scene.q, scene.out,          scene.shape.n_heads,
-                                     scale,   scene.shape.window, scene.spans,
-                                     SEQS,    scene.blocks,       scene.kv};
+        struct ft_op_attention op = {.q = scene.q,
+                                     .out = scene.out,
+                                     .n_heads = scene.shape.n_heads,
+                                     .scale = scale,
+                                     .window = scene.shape.window,
+                                     .spans = scene.spans,
+                                     .n_spans = SEQS,
+                                     .blocks = scene.blocks,
+                                     .kv = scene.kv};
         device->kind->ops->attention(device, &op);
         check_scene(&scene, scale, isa->name);
         free_scene(&scene);
@@ -160,8 +166,15 @@ static void run_scene(struct scene *s, const char *isa, int32_t n_threads, bool 
     ck_assert_msg(ft_device_open(&device, spec, &(struct ft_device_opts){n_threads, 50}, &err) ==
                       FT_OK,
                   "%s", err.text);
-    struct ft_op_attention op = {s->q,     out,  s->shape.n_heads, 0.5f, s->shape.window,
-                                 s->spans, SEQS, s->blocks,        s->kv};
+    struct ft_op_attention op = {.q = s->q,
+                                 .out = out,
+                                 .n_heads = s->shape.n_heads,
+                                 .scale = 0.5f,
+                                 .window = s->shape.window,
+                                 .spans = s->spans,
+                                 .n_spans = SEQS,
+                                 .blocks = s->blocks,
+                                 .kv = s->kv};
     if (!alone)
         device->kind->ops->attention(device, &op);
     for (int32_t seq = 0; alone && seq < SEQS; seq++)

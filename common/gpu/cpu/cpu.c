@@ -68,6 +68,14 @@ static void cpu_rmsnorm(struct ft_device *device, const struct ft_op_rmsnorm *op
 }
 
 static void cpu_linear(struct ft_device *device, const struct ft_op_linear *op) {
+    struct ft_op_linear normed;
+    if (op->norm != NULL) {
+        struct ft_op_rmsnorm norm = {op->x, op->norm, op->eps, op->n_rows, op->n_in, op->normed};
+        cpu_rmsnorm(device, &norm);
+        normed = *op;
+        normed.x = op->normed;
+        op = &normed;
+    }
     /* reading a weight costs as much as ten products with it */
     int64_t cost = (int64_t)FT_ISA_ROW_GROUP * op->n_in * (10 + op->n_rows) / 8;
     ft_pool_run(of(device)->pool, of(device)->isa->linear, op, ft_isa_linear_items(op),
@@ -146,8 +154,29 @@ static void cpu_attention(struct ft_device *device, const struct ft_op_attention
     ft_pool_run(of(device)->pool, of(device)->isa->attention, &job, (int32_t)n_items, grain(cost));
 }
 
-static const struct ft_ops cpu_ops = {cpu_gather, cpu_angles, cpu_rmsnorm,
-                                      cpu_linear, cpu_rope,   cpu_attention};
+#define READ_PIECE 65536 /* bytes */
+
+static volatile uint64_t read_sink;
+
+static void read_pieces(const void *arg, int32_t begin, int32_t end) {
+    const struct ft_op_read *op = arg;
+    uint64_t sums[8] = {0}, words[8];
+    size_t to = (size_t)end * READ_PIECE;
+    to = to < op->bytes ? to : op->bytes;
+    for (size_t at = (size_t)begin * READ_PIECE; at + sizeof words <= to; at += sizeof words) {
+        memcpy(words, (const char *)op->memory + at, sizeof words);
+        for (int i = 0; i < 8; i++)
+            sums[i] += words[i];
+    }
+    read_sink = sums[0] + sums[1] + sums[2] + sums[3] + sums[4] + sums[5] + sums[6] + sums[7];
+}
+
+static void cpu_read(struct ft_device *device, const struct ft_op_read *op) {
+    ft_pool_run(of(device)->pool, read_pieces, op, (int32_t)(op->bytes / READ_PIECE) + 1, 1);
+}
+
+static const struct ft_ops cpu_ops = {cpu_gather, cpu_angles,    cpu_rmsnorm, cpu_linear,
+                                      cpu_rope,   cpu_attention, cpu_read};
 
 static const struct ft_isa *find_isa(const char *variant, struct ft_err *err) {
     char known[64] = "";
@@ -241,6 +270,33 @@ static void cpu_copy(struct ft_device *device, void *to, const void *host, size_
     memcpy(to, host, bytes);
 }
 
+static void cpu_fetch(struct ft_device *device, void *host, const void *from, size_t bytes) {
+    (void)device;
+    memcpy(host, from, bytes);
+}
+
+static bool cpu_pin(struct ft_device *device, void *host, size_t bytes) {
+    (void)device;
+    (void)host;
+    (void)bytes;
+    return true;
+}
+
+static void cpu_unpin(struct ft_device *device, void *host) {
+    (void)device;
+    (void)host;
+}
+
+static bool cpu_begin(struct ft_device *device, const struct ft_device_key *key) {
+    (void)device;
+    (void)key;
+    return false; /* calling an operation costs next to nothing */
+}
+
+static void cpu_end(struct ft_device *device) {
+    (void)device;
+}
+
 static enum ft_code cpu_sync(struct ft_device *device, struct ft_err *err) {
     (void)device;
     (void)err;
@@ -249,6 +305,7 @@ static enum ft_code cpu_sync(struct ft_device *device, struct ft_err *err) {
 
 const struct ft_device_kind ft_cpu_device = {
     .name = "cpu",
+    .is_host = true,
     .ops = &cpu_ops,
     .open = cpu_open,
     .close = cpu_close,
@@ -257,5 +314,10 @@ const struct ft_device_kind ft_cpu_device = {
     .place = cpu_place,
     .give_back = cpu_give_back,
     .copy = cpu_copy,
+    .fetch = cpu_fetch,
+    .pin = cpu_pin,
+    .unpin = cpu_unpin,
+    .begin = cpu_begin,
+    .end = cpu_end,
     .sync = cpu_sync,
 };

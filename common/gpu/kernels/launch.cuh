@@ -1,0 +1,72 @@
+/* launch: what every kernel file shares: launching behind the kernel before, sums of a block.
+ * Owns:    nothing.
+ * Runs in: nvcc's files only.
+ * Never:   leaves the order of a sum to the compiler or to chance. */
+#ifndef FT_GPU_KERNELS_LAUNCH_CUH
+#define FT_GPU_KERNELS_LAUNCH_CUH
+
+#include <cuda_runtime.h>
+#include <stdint.h>
+
+#include "common/gpu/kernels/kernels.h"
+
+/* Programmatic dependent launch: a kernel starts while the one before it ends. What it does before
+ * k_wait may touch nothing that an earlier kernel writes or reads to write: weights alone. */
+static __device__ __forceinline__ void k_wait(void) {
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+static __device__ __forceinline__ void k_let_next_start(void) {
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
+struct k_shape {
+    dim3 grid, block;
+    size_t shared_bytes;
+    unsigned n_cluster; /* blocks of a cluster, along x */
+};
+
+/* op is the kernel's one parameter, passed by value. */
+static inline cudaError_t k_launch(const struct k_target *on, const void *kernel,
+                                   struct k_shape shape, void *op) {
+    cudaLaunchAttribute attributes[2] = {};
+    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[0].val.programmaticStreamSerializationAllowed = 1;
+    attributes[1].id = cudaLaunchAttributeClusterDimension;
+    attributes[1].val.clusterDim.x = shape.n_cluster;
+    attributes[1].val.clusterDim.y = 1;
+    attributes[1].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = shape.grid;
+    config.blockDim = shape.block;
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.stream = on->stream;
+    config.attrs = attributes;
+    config.numAttrs = shape.n_cluster > 1 ? 2 : 1;
+    void *args[] = {op};
+    return cudaLaunchKernelExC(&config, kernel, args);
+}
+
+static inline unsigned k_ceil_div(int64_t a, int64_t b) {
+    return (unsigned)((a + b - 1) / b);
+}
+
+static __device__ __forceinline__ float k_warp_sum(float x) {
+    for (int i = 16; i > 0; i /= 2)
+        x = __fadd_rn(x, __shfl_xor_sync(0xFFFFFFFFu, x, i));
+    return x;
+}
+static __device__ __forceinline__ float k_warp_max(float x) {
+    for (int i = 16; i > 0; i /= 2)
+        x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, i));
+    return x;
+}
+
+/* What a row is multiplied with, from its sum of squares. */
+static __device__ __forceinline__ float k_norm_scale(float sum, int32_t n, float eps) {
+    return __frcp_rn(__fsqrt_rn(__fadd_rn(__fdiv_rn(sum, (float)n), eps)));
+}
+static __device__ __forceinline__ float k_norm_apply(float x, float scale, float weight) {
+    return __fmul_rn(__fmul_rn(x, scale), weight);
+}
+
+#endif
