@@ -30,7 +30,13 @@ static bool is_loopback(const char *address) {
     return false;
 }
 
-static enum ft_code check(const struct co_config *c, struct ft_err *err) {
+static enum ft_code check(struct co_config *c, struct ft_err *err) {
+    if (co_length_parse(&c->draft_length, c->num_speculative_tokens, err) != FT_OK)
+        return FT_E_PROC_CONFIG;
+    if (c->prompt_lookup_min > c->prompt_lookup_max)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "prompt_lookup_min is %d: must be at most prompt_lookup_max, which is %d",
+                          c->prompt_lookup_min, c->prompt_lookup_max);
     if (c->target_endpoint[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "target_endpoint is not set: give the target worker's unix:PATH");

@@ -6,6 +6,7 @@
 #define CO_CONFIG_H
 
 #include "common/base/param.h"
+#include "coordinator/length.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -20,7 +21,8 @@ struct co_config {
 #define X(name, type, kind, unit, min, max, def, choices, help) co_field_##type name;
 #include "coordinator/params.def"
 #undef X
-    bool help; /* --help was given and answered */
+    struct co_length_policy draft_length; /* num_speculative_tokens, read */
+    bool help;                            /* --help was given and answered */
     bool version;
 };
 

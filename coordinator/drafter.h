@@ -1,6 +1,5 @@
-/* drafter: where drafted tokens come from; one const struct per kind and a registry.
- * A drafter proposes tokens for one request from its committed text, or says that the draft worker
- * shall. No proposal costs nothing: the round is then a plain step.
+/* drafter: where drafted tokens come from; one const struct per kind and a registry. No proposal
+ * costs nothing: the round is then a plain step.
  * Owns:    shared state of the service and a state per request, made and freed by its functions.
  * Runs in: coordinator; loop thread only.
  * Never:   decides what is committed: whatever it proposes, the acceptance rule keeps the text that

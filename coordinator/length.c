@@ -19,12 +19,12 @@
 #define PRIOR_REQUEST 24.0
 #define PRIOR_POSITION 30.0
 /* A change must promise so much: estimates move, and drafts of different length disturb caches. */
-#define GAIN_MIN 1.005
+#define GAIN_MIN 1.01
 #define PROBE_FIRST 12
 #define PROBE_LAST 192
 #define PROBE_K 2
 /* Every so many rounds a neighbour of the best K is tried, so that its costs stay known. */
-#define LOOK_AROUND 64
+#define LOOK_AROUND 96
 
 /* Lengths tried while a class of batches is new: far apart first. */
 static const int32_t k_explore[] = {4, 0, 2, 8, 1, 6, 3, 12, 5, 0, 2, 4, 1, 8, 6, 3};

@@ -30,6 +30,7 @@ void co_request_collect(struct co_request *r) {
         return;
     unlink_request(r);
     ft_rpc_timer_cancel(r->app->loop, &r->time_limit);
+    co_drafting_end(r);
     ft_counts_destroy(&r->counts);
     ft_detok_fini(&r->detok);
     ft_ids_fini(&r->out_ids);

@@ -1,8 +1,8 @@
-/* theory: what speculation can bring, after Leviathan, Kalman, Matias 2023 ("Fast Inference from
- * Transformers via Speculative Decoding"). alpha is the probability that a drafted token is
- * accepted, k the draft length (gamma there), c the time of a draft step over that of a target
- * step. Owns:    nothing: pure functions. Runs in: coordinator, foretokenctl; any thread. Never:
- * measures; knows requests. */
+/* theory: what speculation can bring, after Leviathan et al. 2023 (see rule_standard.c). alpha:
+ * probability that a draft is accepted; k: draft length; c: time of a draft step / target step.
+ * Owns:    nothing: pure functions.
+ * Runs in: coordinator, foretokenctl; any thread.
+ * Never:   measures; knows requests. */
 #ifndef FT_SPEC_THEORY_H
 #define FT_SPEC_THEORY_H
 

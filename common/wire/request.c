@@ -224,7 +224,8 @@ void ft_wire_encode_generate(const struct ft_wire_generate *in, struct ft_buf *o
         spec.enabled = in->spec_enabled;
     }
     SET_OPTIONAL(&spec, SPECULATIVE_PARAMS, NUM_SPECULATIVE_TOKENS, num_speculative_tokens, in);
-    if (in->has_spec_enabled || in->has_num_speculative_tokens)
+    spec.drafter = FT_PB_BYTES(in->drafter);
+    if (in->has_spec_enabled || in->has_num_speculative_tokens || in->drafter.len > 0)
         m.speculative_params = &spec;
     ft_pb_pack(&m.base, out);
     encode_prompt(&foretoken__v1__generate_request__descriptor, &in->input, out);
@@ -238,6 +239,7 @@ static void decode_speculative(const Foretoken__V1__SpeculativeParams *m,
         out->spec_enabled = m->enabled;
     }
     GET_OPTIONAL(out, m, num_speculative_tokens);
+    out->drafter = FT_PB_STR(m->drafter);
 }
 
 enum ft_code ft_wire_decode_generate(struct ft_str in, struct ft_arena *arena,

@@ -45,20 +45,26 @@ static void teardown(void) {
     table_run_fini(&g_run);
 }
 
+struct way { /* to generate */
+    const struct ft_rule *rule;
+    const struct ft_sampling *sampling;
+    int32_t n_prompt, k;
+    bool probabilistic;
+};
+
 /* One round after tokens [n]; how many were committed to its end. */
-static int32_t one_round(const struct ft_rule *rule, const struct ft_sampling *sampling,
-                         int32_t *tokens, int32_t n, int32_t n_prompt, int32_t k,
-                         bool probabilistic) {
+static int32_t one_round(const struct way *way, int32_t *tokens, int32_t n, int32_t k) {
+    const struct ft_sampling *sampling = way->sampling;
     static float q[FT_DRAFT_LEN_MAX][TABLE_VOCAB_MAX];
     const float *p_rows[FT_DRAFT_LEN_MAX + 1], *q_rows[FT_DRAFT_LEN_MAX];
     struct co_proposal *proposal = &g_rig.proposal;
     struct co_draft_context context = {.tokens = tokens,
                                        .n = n,
-                                       .n_prompt = n_prompt,
+                                       .n_prompt = way->n_prompt,
                                        .n_vocab = N_VOCAB,
                                        .k_max = k,
                                        .model = true,
-                                       .probabilistic = probabilistic,
+                                       .probabilistic = way->probabilistic,
                                        .seed = sampling->seed};
     drafter_rig_propose(&g_rig, &context);
     bool sampled = !ft_sampling_is_greedy(sampling);
@@ -94,7 +100,7 @@ static int32_t one_round(const struct ft_rule *rule, const struct ft_sampling *s
                              .n_vocab_draft = N_VOCAB};
     struct ft_verdict verdict;
     struct ft_err err = {0};
-    if (rule->decide(g_run.transform, &round, &verdict, &err) != FT_OK)
+    if (way->rule->decide(g_run.transform, &round, &verdict, &err) != FT_OK)
         ck_abort_msg("%s: %s", g_rig.drafter->name, err.text);
     memcpy(tokens + n, verdict.tokens, (size_t)verdict.n_tokens * sizeof *tokens);
     for (int32_t i = proposal->n_model; i < proposal->n; i++) {
@@ -106,16 +112,14 @@ static int32_t one_round(const struct ft_rule *rule, const struct ft_sampling *s
 }
 
 /* Tokens after prompt [n_prompt], at least n_out of them, by a new request. */
-static void generate(const struct ft_rule *rule, const struct ft_sampling *sampling,
-                     int32_t *tokens, int32_t n_prompt, int32_t n_out, int32_t k,
-                     bool probabilistic) {
+static void generate(const struct way *way, int32_t *tokens, int32_t n_out) {
     struct ft_err err = {0};
-    int32_t n = n_prompt;
+    int32_t n_prompt = way->n_prompt, n = n_prompt;
     if (g_rig.drafter->begin(&g_rig.state, g_rig.shared, n_prompt + n_out, &err) != FT_OK)
         ck_abort_msg("%s", err.text);
     while (n < n_prompt + n_out) {
         int32_t room = n_prompt + n_out - n - 1;
-        n += one_round(rule, sampling, tokens, n, n_prompt, room < k ? room : k, probabilistic);
+        n += one_round(way, tokens, n, room < way->k ? room : way->k);
     }
     g_rig.drafter->end(&g_rig.state);
 }
@@ -152,9 +156,11 @@ START_TEST(greedy_text_is_that_of_plain_decoding) {
             g_target = table_random(model, N_VOCAB, 4);
             for (int32_t i = 0; i < 8; i++)
                 plain[i] = got[i] = (int32_t)((model * 3 + (uint64_t)(i * i)) % N_VOCAB);
-            generate(rule, &sampling, plain, 8, LONG, 0, false);
-            generate(rule, &sampling, got, 8, LONG, 1 + (int32_t)model % FT_DRAFT_LEN_MAX,
-                     model % 2 == 0);
+            struct way way = {.rule = rule, .sampling = &sampling, .n_prompt = 8};
+            generate(&way, plain, LONG);
+            way.k = 1 + (int32_t)model % FT_DRAFT_LEN_MAX;
+            way.probabilistic = model % 2 == 0;
+            generate(&way, got, LONG);
             ck_assert_mem_eq(plain, got, (8 + LONG) * sizeof plain[0]);
         }
     }
@@ -199,8 +205,8 @@ START_TEST(sampled_text_has_the_targets_distribution) {
                 sampling.seed = seed;
                 memcpy(tokens, prompt, sizeof prompt);
                 /* Five, so that four can be drafted. */
-                generate(rule, &sampling, tokens, N_PROMPT, k + 1 > N_TOKENS ? k + 1 : N_TOKENS, k,
-                         probabilistic);
+                struct way way = {rule, &sampling, N_PROMPT, k, probabilistic};
+                generate(&way, tokens, k + 1 > N_TOKENS ? k + 1 : N_TOKENS);
                 const int32_t *out = tokens + N_PROMPT;
                 counts[(out[0] * N_VOCAB + out[1]) * N_VOCAB + out[2]]++;
             }
