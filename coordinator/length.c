@@ -19,7 +19,7 @@
 #define PRIOR_REQUEST 24.0
 #define PRIOR_POSITION 30.0
 /* A change must promise so much: estimates move, and drafts of different length disturb caches. */
-#define GAIN_MIN 1.01
+#define GAIN_MIN 1.005
 #define PROBE_FIRST 12
 #define PROBE_LAST 192
 #define PROBE_K 2
@@ -27,7 +27,7 @@
 #define LOOK_AROUND 96
 
 /* Lengths tried while a class of batches is new: far apart first. */
-static const int32_t k_explore[] = {4, 0, 2, 8, 1, 6, 3, 12, 5, 0, 2, 4, 1, 8, 6, 3};
+static const int32_t k_explore[] = {4, 0, 2, 8, 1, 16, 3, 12, 5, 0, 2, 4, 1, 8, 6, 3};
 #define N_EXPLORE (sizeof k_explore / sizeof k_explore[0])
 #define N_EXPLORE_BATCH 8 /* for more than one request: their costs are borrowed meanwhile */
 
@@ -155,8 +155,13 @@ double co_length_alpha(const struct co_length *length, size_t source) {
     return decided > 0 ? accepted / decided : -1;
 }
 
-/* Rates by position: of the service, drawn to their mean; times how this request differs from the
- * service; drawn to that, what the request itself has at the position. */
+static double log_odds(double p) {
+    p = fmin(fmax(p, 0.001), 0.999);
+    return log(p / (1 - p));
+}
+
+/* Rates by position: of the service, drawn to their mean; moved, in log odds, as far as this
+ * request differs from the service; drawn to that, what the request itself has at the position. */
 static void rates_of(const struct co_length *length, const struct co_length_item *item,
                      double rate[FT_DRAFT_LEN_MAX]) {
     const struct co_rates *all = &length->rates[item->source][item->class_at];
@@ -170,9 +175,12 @@ static void rates_of(const struct co_length *length, const struct co_length_item
         expected += (double)own->decided[i] * rate[i];
     }
     sum_up(own, &own_decided, &own_accepted);
-    double ratio = (own_accepted + PRIOR_REQUEST * mean) / (expected + PRIOR_REQUEST * mean + 1e-9);
+    double usual = own_decided > 0 ? expected / own_decided : mean;
+    double shift =
+        log_odds((own_accepted + PRIOR_REQUEST * usual) / (own_decided + PRIOR_REQUEST)) -
+        log_odds(usual);
     for (int32_t i = 0; i < FT_DRAFT_LEN_MAX; i++) {
-        double prior = fmin(rate[i] * ratio, 0.995);
+        double prior = 1 / (1 + exp(-log_odds(rate[i]) - shift));
         rate[i] = ((double)own->accepted[i] + PRIOR_POSITION * prior) /
                   ((double)own->decided[i] + PRIOR_POSITION);
     }
