@@ -152,10 +152,12 @@ static void commit(struct co_app *app, int32_t i, const struct ft_round *round,
     if (!prefill) {
         co_stats_verified(&r->spec, n_draft, n_drafts, verdict->residual);
         co_stats_verified(&app->stats.spec, n_draft, n_drafts, verdict->residual);
+        co_drafting_decided(app, i, n_draft, n_drafts);
     }
     r->target_len = r->n - 1;
     /* Drafts beyond verify_k were cut by the plan: the draft fed them, nobody decided them. */
-    keep_draft(r, n_before, plan->n_drafted, n_drafts);
+    keep_draft(r, n_before, min32(plan->n_drafted, app->round.entries[i].proposal.n_model),
+               n_drafts);
     co_request_conclude(r);
 }
 
@@ -180,7 +182,7 @@ static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t ge
         .p_rows = p_rows,
         .n_vocab = app->pair.vocab_size,
         .q_rows = entry->has_q ? entry->q_rows : NULL,
-        .n_vocab_draft = app->pair.draft_vocab_size,
+        .n_vocab_draft = entry->n_vocab_q,
         .banned = r->stop_ids,
         .n_banned = (size_t)r->n_stop_ids,
         .n_banned_rows = until_stop_allowed > 0 ? until_stop_allowed : 0,
@@ -189,12 +191,14 @@ static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t ge
     };
     struct ft_verdict verdict;
     struct ft_err err = {0};
+    co_drafting_rows(app, i);
     enum ft_code code = r->rule->decide(app->round.transform, &round, &verdict, &err);
     if (code == FT_E_PEER_PROTOCOL) { /* the draft's fault: the target's own row decides */
         app->round.bad_draft = true;
         round.n_draft = 0;
         code = r->rule->decide(app->round.transform, &round, &verdict, &err);
     }
+    co_drafting_rows_done(app, i);
     if (code != FT_OK) {
         app->stats.nan_rows += code == FT_E_REQ_NUMERIC;
         co_request_fail(r, &err);

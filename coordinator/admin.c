@@ -60,6 +60,14 @@ static void fill_counters(const struct co_app *app, struct ft_wire_stats *out) {
     out->target_step_p50_us = (double)t.target;
     out->host_p50_us = (double)t.host;
     out->accept_p50_us = (double)t.accept;
+    const struct co_drafting *drafting = &app->drafting;
+    if (drafting->drafter == NULL)
+        return;
+    double alpha = co_length_alpha(&drafting->length, co_drafter_index(drafting->drafter));
+    out->draft_length_mean = drafting->length.k_mean;
+    out->believed_plain_us = co_cost_estimate(&drafting->length.verify, 1, 1) * 1e-3;
+    out->believed_draft_us = co_cost_estimate(&drafting->length.draft, 1, 1) * 1e-3;
+    out->believed_acceptance = alpha > 0 ? alpha : 0;
 }
 
 static void answer(struct stats_query *query) {

@@ -15,8 +15,11 @@
 
 const char *co_app_mode(const struct co_app *app, const char **reason) {
     *reason = "";
-    if (app->config.num_speculative_tokens == 0)
+    bool needs_model = strcmp(app->config.drafter, "model") == 0;
+    if (app->config.draft_length.k_max == 0)
         *reason = "num_speculative_tokens is 0";
+    else if (!needs_model)
+        return app->config.drafter;
     else if (app->draft == NULL)
         *reason = "no draft worker configured";
     else if (!co_peer_up(app->draft))
@@ -50,10 +53,11 @@ static void start_serving(struct co_app *app) {
     app->serving = true;
     const char *reason;
     const char *mode = co_app_mode(app, &reason);
-    ft_info("serving listen %s speculation %s num_speculative_tokens %d rule %s max_model_len %d "
-            "max_num_seqs %d%s%s",
-            app->config.listen, mode, app->config.num_speculative_tokens, app->rule->name,
-            app->pair.max_model_len, app->pair.max_seqs, *reason ? " reason " : "", reason);
+    ft_info("serving listen %s speculation %s num_speculative_tokens %s drafter %s rule %s "
+            "max_model_len %d max_num_seqs %d%s%s",
+            app->config.listen, mode, app->config.num_speculative_tokens, app->config.drafter,
+            app->rule->name, app->pair.max_model_len, app->pair.max_seqs, *reason ? " reason " : "",
+            reason);
     if (*reason != 0 && app->config.draft_endpoint[0] != 0)
         ft_warn("speculation-off reason %s", reason);
     say_ready(app);
@@ -205,6 +209,7 @@ void co_app_close(struct co_app *app) {
     co_peer_close(&app->target);
     co_peer_close(&app->draft);
     co_round_fini(app);
+    co_drafting_fini(app);
     co_pair_fini(app);
     ft_rpc_loop_destroy(&app->loop);
 }

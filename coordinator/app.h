@@ -8,6 +8,7 @@
 #include "common/spec/rule.h"
 #include "common/text/chat.h"
 #include "coordinator/config.h"
+#include "coordinator/drafting.h"
 #include "coordinator/peer.h"
 #include "coordinator/plan.h"
 #include "coordinator/request.h"
@@ -54,6 +55,9 @@ struct co_round_entry { /* what a drafter proposed for one request */
     int32_t draft[FT_DRAFT_LEN_MAX];
     const float *q_rows[FT_DRAFT_LEN_MAX]; /* in the draft's region: gone when it goes down */
     bool has_q;
+    int32_t n_vocab_q; /* of the q rows */
+    int32_t k_room;    /* tokens that there are KV blocks for */
+    struct co_proposal proposal;
     bool lost; /* the drafts cannot be decided: their q rows are gone or wrong */
 };
 
@@ -82,6 +86,7 @@ struct co_app {
     struct co_pair pair;
     const struct ft_rule *rule;
     struct co_round round;
+    struct co_drafting drafting;
     struct co_stats stats;
     struct co_request *first, *last; /* all requests that have not been freed, in order */
     int32_t n_queued, n_running;
@@ -105,7 +110,8 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err);
 /* End every request, UNAVAILABLE, and free everything. exit_status stays. */
 void co_app_close(struct co_app *app);
 
-/* Effective speculation mode, "draft_model" or "plain", and why it is plain ("" otherwise). */
+/* Effective speculation mode: "draft_model", another drafter's name or "plain", and why it is plain
+ * ("" otherwise). */
 const char *co_app_mode(const struct co_app *app, const char **reason);
 
 #ifdef __cplusplus

@@ -58,11 +58,11 @@ static enum ft_code check_synthetic(struct co_config *c, struct ft_err *err) {
     enum ft_code code = read_rates(c, err);
     if (code != FT_OK)
         return code;
-    if (length != 0.0 && !(length >= 1.0 && length <= 1.0 + c->num_speculative_tokens))
+    if (length != 0.0 && !(length >= 1.0 && length <= 1.0 + c->draft_length.k_max))
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "synthetic_acceptance_length is %g: must be 0 or 1 to %d (1 + "
                           "num_speculative_tokens)",
-                          length, 1 + c->num_speculative_tokens);
+                          length, 1 + c->draft_length.k_max);
     if (length != 0.0 && c->n_synthetic_rates > 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "synthetic_acceptance_length and synthetic_acceptance_rates are both "
@@ -76,6 +76,12 @@ static enum ft_code check_synthetic(struct co_config *c, struct ft_err *err) {
 }
 
 static enum ft_code check(struct co_config *c, struct ft_err *err) {
+    if (co_length_parse(&c->draft_length, c->num_speculative_tokens, err) != FT_OK)
+        return FT_E_PROC_CONFIG;
+    if (c->prompt_lookup_min > c->prompt_lookup_max)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "prompt_lookup_min is %d: must be at most prompt_lookup_max, which is %d",
+                          c->prompt_lookup_min, c->prompt_lookup_max);
     if (c->target_endpoint[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "target_endpoint is not set: give the target worker's unix:PATH");

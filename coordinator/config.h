@@ -7,6 +7,7 @@
 
 #include "common/base/param.h"
 #include "common/base/sampling.h"
+#include "coordinator/length.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -22,6 +23,7 @@ struct co_config {
 #define X(name, type, kind, unit, min, max, def, choices, help) co_field_##type name;
 #include "coordinator/params.def"
 #undef X
+    struct co_length_policy draft_length;    /* num_speculative_tokens, read */
     float synthetic_rates[FT_DRAFT_LEN_MAX]; /* [n_synthetic_rates] of synthetic_acceptance_rates */
     size_t n_synthetic_rates;
     bool help; /* --help was given and answered */

@@ -36,6 +36,7 @@ void co_request_collect(struct co_request *r) {
 }
 
 void co_request_discard(struct co_request *r) {
+    co_drafting_end(r);
     ft_counts_destroy(&r->counts);
     ft_detok_fini(&r->detok);
     ft_ids_fini(&r->out_ids);

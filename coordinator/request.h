@@ -10,6 +10,8 @@
 #include "common/text/detok.h"
 #include "common/text/tokenizer.h"
 #include "common/wire/inference.h"
+#include "coordinator/drafter.h"
+#include "coordinator/length.h"
 #include "coordinator/stats.h"
 
 #ifdef __cplusplus
@@ -65,7 +67,9 @@ struct co_request {
     bool stream, skip_special, include_stop, speculate, return_prompt;
     int32_t n_top, n_prompt_top; /* alternatives of each token; -1: no log-probabilities */
     int32_t n_prompt_rows_wanted;
-    int32_t k; /* num_speculative_tokens of this request */
+    int32_t k;  /* num_speculative_tokens of this request */
+    bool k_own; /* the request named it; else the service's policy decides */
+    const struct co_drafter *drafter;
 
     /* progress */
     int32_t *tokens;                     /* [n_prompt + max_new] */
@@ -79,6 +83,9 @@ struct co_request {
     int32_t cached_tokens;
     bool draft_refused; /* the draft cannot serve it any more; fallback_reason says why */
     const char *fallback_reason;
+    bool drafter_began;
+    void *drafter_state;
+    struct co_length_request length;
     struct ft_counts *counts; /* NULL without penalties */
     struct ft_detok detok;
     int32_t n_prompt_rows; /* positions of the prompt whose row was seen, from the first on */

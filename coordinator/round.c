@@ -45,43 +45,6 @@ void co_round_fini(struct co_app *app) {
 
 /* ---- what takes part ------------------------------------------------------------------------ */
 
-/* How many tokens are worth drafting for r now, and if none, why. */
-static int32_t wanted_k(struct co_request *r) {
-    const struct co_app *app = r->app;
-    int32_t left = r->max_new - (r->n - r->n_prompt) - 1;
-    int32_t k = r->k < left ? r->k : left;
-    if (!r->speculate || r->draft_refused || k <= 0)
-        return 0;
-    if (app->draft == NULL) {
-        r->fallback_reason = "no draft worker configured";
-        return 0;
-    }
-    if (!co_peer_up(app->draft)) {
-        r->fallback_reason = "draft worker down";
-        return 0;
-    }
-    if (k > app->pair.draft_max_len - r->n)
-        k = app->pair.draft_max_len - r->n;
-    if (k <= 0) {
-        r->draft_refused = true; /* the text only grows */
-        r->fallback_reason = "draft context full";
-        return 0;
-    }
-    return k;
-}
-
-/* A target may have ids that the draft's embedding lacks. */
-static bool draft_can_read(struct co_request *r) {
-    for (int32_t i = r->draft_len; i < r->n; i++) {
-        if (r->tokens[i] >= r->app->pair.draft_vocab_size) {
-            r->draft_refused = true;
-            r->fallback_reason = "a token outside the draft's vocabulary";
-            return false;
-        }
-    }
-    return true;
-}
-
 static void collect_entries(struct co_app *app) {
     struct co_round *round = &app->round;
     round->n_entries = 0;
@@ -100,12 +63,10 @@ static void collect_entries(struct co_app *app) {
             .target_len = r->target_len,
             .draft_len = r->draft_len,
             .draft_blocks = r->draft_blocks,
+            .k_want = co_drafting_room(r),
             .sampled = ft_rule_reads_q(&r->draft_sampling),
             .every_row = r->n_prompt_rows < r->n_prompt_rows_wanted,
         };
-        int32_t k = wanted_k(r);
-        if (k > 0 && draft_can_read(r))
-            plan->k_want = k;
     }
 }
 
@@ -272,6 +233,7 @@ static void verify(struct co_app *app) {
     round->phase = CO_ROUND_VERIFY;
     spin_for_draft(app, false);
     drop_ended(round);
+    co_drafting_verify_begins(app);
     co_plan_target(round->plans, round->n_entries, &app->pair.target_limits);
     if (!send_target(app) && round->phase == CO_ROUND_VERIFY)
         end_round(app); /* everybody left while the draft computed; others may have come */
@@ -298,6 +260,7 @@ void co_round_kick(struct co_app *app) {
     round->decoding = false;
     round->bad_draft = false;
     round->phase = CO_ROUND_DRAFT;
+    co_drafting_propose(app);
     plan_draft(app);
     if (send_draft(app))
         spin_for_draft(app, true);
@@ -321,6 +284,8 @@ void co_round_draft_reply(struct co_app *app, const struct ft_wire_step_reply *r
         ok = at < reply->n_results &&
              reply->results[at].seq_id == round->entries[i].request->seq_id &&
              co_accept_draft(app, i, &reply->results[at], generation);
+        if (ok)
+            co_drafting_extend(app, i);
         at++;
     }
     if (!ok) {
@@ -335,10 +300,7 @@ void co_round_draft_down(struct co_app *app) {
     for (struct co_request *r = app->first; r != NULL; r = r->next)
         co_request_drop_draft(r);
     app->draft_released.n = 0; /* what it held went with it */
-    for (int32_t i = 0; i < round->n_entries; i++) {
-        round->entries[i].lost = round->entries[i].has_q; /* greedy drafts need no q */
-        round->plans[i].n_drafted = 0;
-    }
+    co_drafting_lost(app);
     if (round->phase == CO_ROUND_DRAFT)
         verify(app);
     else
@@ -368,6 +330,7 @@ void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *
         co_peer_fail(app->target, "a target reply does not fit its step"); /* ends the round */
         return;
     }
+    co_drafting_round_ends(app);
     if (round->decoding)
         record_times(app, ft_clock_now_ns() - begin_ns);
     if (round->bad_draft)

@@ -182,12 +182,16 @@ static enum ft_code take_params(struct co_request *r, const struct ft_wire_param
 
 static enum ft_code take_k(struct co_request *r, const struct ft_wire_generate *in,
                            struct ft_err *err) {
-    r->k = r->app->config.num_speculative_tokens;
+    r->k = r->app->drafting.policy.k_max;
+    r->drafter = r->app->drafting.drafter;
+    if (in->drafter.len > 0 && co_drafting_find(r->app, in->drafter, &r->drafter, err) != FT_OK)
+        return FT_E_REQ_INVALID;
     if (in->has_num_speculative_tokens) {
         if (in->num_speculative_tokens > FT_DRAFT_LEN_MAX)
             return REJECT("num_speculative_tokens is %u: must be 0 to %d",
                           in->num_speculative_tokens, FT_DRAFT_LEN_MAX);
         r->k = (int32_t)in->num_speculative_tokens;
+        r->k_own = true;
     }
     r->speculate = (!in->has_spec_enabled || in->spec_enabled) && r->k > 0;
     return FT_OK;

@@ -323,7 +323,7 @@ static enum ft_code do_model_info(struct co_app *app, struct ft_str message, str
         .target = describe_model(co_peer_describe(app->target), target_hex),
         .speculation = ft_str_c(mode),
         .speculation_reason = ft_str_c(reason),
-        .num_speculative_tokens = (uint32_t)app->config.num_speculative_tokens,
+        .num_speculative_tokens = (uint32_t)app->config.draft_length.k_max,
         .rejection_sample_method = ft_str_c(app->rule->name),
         .max_model_len = (uint32_t)app->pair.max_model_len,
         .eos_token_ids = app->pair.eos_ids,

@@ -26,8 +26,9 @@ enum ctl_command {
     CTL_BATCH = 32,
     CTL_INPUT = CTL_GENERATE | CTL_TOKENIZE,
     CTL_REQUEST = CTL_GENERATE | CTL_BATCH,
-    CTL_ALL = 63,
-    CTL_GLOBAL = 64 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
+    CTL_BENCH = 64,
+    CTL_ALL = 127,
+    CTL_GLOBAL = 128 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
 };
 
 struct ctl_options {
@@ -46,6 +47,13 @@ struct ctl_options {
     size_t n_chat;
     int32_t *ids;
     size_t n_ids;
+    /* bench */
+    int32_t *bench_k, *bench_together;
+    size_t n_bench_k, n_bench_together;
+    struct ft_str *bench_drafters;
+    size_t n_bench_drafters;
+    uint32_t bench_repeats;
+    struct ft_str html;
     struct ft_wire_generate request; /* all but its input and request_id */
 };
 

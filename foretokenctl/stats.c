@@ -34,6 +34,10 @@ static const struct ctl_field stats_fields[] = {
     STATS(CTL_F64, target_step_p50_us),
     STATS(CTL_F64, host_p50_us),
     STATS(CTL_F64, accept_p50_us),
+    STATS(CTL_F64, draft_length_mean),
+    STATS(CTL_F64, believed_plain_us),
+    STATS(CTL_F64, believed_draft_us),
+    STATS(CTL_F64, believed_acceptance),
 };
 #define WORKER(kind, name)                                                                         \
     { #name, kind, offsetof(struct ft_wire_worker_state, name) }

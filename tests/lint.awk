@@ -18,7 +18,7 @@ BEGIN {
   may["common/ipc"] = may["common/kv"] = may["common/spec"] = "base gpu"
   may["common/model"] = "base gpu ipc kv"
   may["common/worker"] = "base gpu ipc kv model wire rpc spec text"
-  may["foretokenctl"] = "base wire rpc"
+  may["foretokenctl"] = "base wire rpc spec"
   all = "base gpu ipc kv model rpc spec text wire worker"
   may["coordinator"] = may["draft_worker"] = may["target_worker"] = all
 

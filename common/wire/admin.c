@@ -52,6 +52,10 @@ void ft_wire_encode_stats(const struct ft_wire_stats *in, struct ft_buf *out) {
     m.target_step_p50_us = in->target_step_p50_us;
     m.host_p50_us = in->host_p50_us;
     m.accept_p50_us = in->accept_p50_us;
+    m.draft_length_mean = in->draft_length_mean;
+    m.believed_plain_us = in->believed_plain_us;
+    m.believed_draft_us = in->believed_draft_us;
+    m.believed_acceptance = in->believed_acceptance;
     m.target = &target;
     if (in->has_draft)
         m.draft = &draft;
@@ -101,6 +105,10 @@ static struct ft_wire_stats decode_numbers(const Foretoken__V1__GetStatsResponse
         .target_step_p50_us = m->target_step_p50_us,
         .host_p50_us = m->host_p50_us,
         .accept_p50_us = m->accept_p50_us,
+        .draft_length_mean = m->draft_length_mean,
+        .believed_plain_us = m->believed_plain_us,
+        .believed_draft_us = m->believed_draft_us,
+        .believed_acceptance = m->believed_acceptance,
     };
 }
 

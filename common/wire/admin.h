@@ -40,6 +40,7 @@ struct ft_wire_stats { /* GetStatsResponse; field names as in admin.proto */
     uint64_t residual_draws_total, plain_steps_total, nan_rows_total, num_preemptions_total;
     struct ft_str speculation, speculation_reason;
     double round_p50_us, draft_step_p50_us, target_step_p50_us, host_p50_us, accept_p50_us;
+    double draft_length_mean, believed_plain_us, believed_draft_us, believed_acceptance;
     struct ft_wire_worker_state target;
     bool has_draft;
     struct ft_wire_worker_state draft;

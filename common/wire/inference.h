@@ -84,6 +84,7 @@ struct ft_wire_generate {     /* GenerateRequest */
     bool has_num_speculative_tokens;
     uint32_t num_speculative_tokens;
     struct ft_wire_spec spec;
+    struct ft_str drafter; /* empty: the service's */
     bool has_parse_special, parse_special;
     bool has_add_special_tokens, add_special_tokens;
     int32_t priority;

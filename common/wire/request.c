@@ -239,6 +239,7 @@ static void encode_spec(const struct ft_wire_generate *request, struct ft_buf *o
     SET_OPTIONAL(&m, SPECULATIVE_PARAMS, DRAFT_TEMPERATURE, draft_temperature, in);
     SET_OPTIONAL(&m, SPECULATIVE_PARAMS, DRAFT_TOP_K, draft_top_k, in);
     SET_OPTIONAL(&m, SPECULATIVE_PARAMS, DRAFT_TOP_P, draft_top_p, in);
+    m.drafter = FT_PB_BYTES(request->drafter);
     m.rejection_sample_method = FT_PB_BYTES(in->rejection_sample_method);
     m.n_synthetic_acceptance_rates = in->n_synthetic_acceptance_rates;
     m.synthetic_acceptance_rates = (float *)(uintptr_t)in->synthetic_acceptance_rates;
@@ -263,6 +264,7 @@ static enum ft_code decode_spec(const Foretoken__V1__SpeculativeParams *m,
     GET_OPTIONAL(out, m, draft_temperature);
     GET_OPTIONAL(out, m, draft_top_k);
     GET_OPTIONAL(out, m, draft_top_p);
+    request->drafter = FT_PB_STR(m->drafter);
     out->rejection_sample_method = FT_PB_STR(m->rejection_sample_method);
     out->synthetic_acceptance_rates = m->synthetic_acceptance_rates;
     out->n_synthetic_acceptance_rates = m->n_synthetic_acceptance_rates;

@@ -19,7 +19,8 @@ START_TEST(parse_defaults_with_a_target_is_enough) {
     const char *args[] = {"--target-endpoint", "unix:/run/x"};
     ck_assert_int_eq(parse(args, 2, &config, &err), FT_OK);
     ck_assert_str_eq(config.listen, "127.0.0.1:50051");
-    ck_assert_int_eq(config.num_speculative_tokens, 4);
+    ck_assert_str_eq(config.num_speculative_tokens, "4");
+    ck_assert_int_eq(config.draft_length.k_max, 4);
 }
 END_TEST
 

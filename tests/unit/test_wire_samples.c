@@ -351,6 +351,7 @@ static struct ft_wire_generate any_generate(struct sample_rng *rng, struct ft_ar
     MAYBE(num_speculative_tokens, any_u32(rng));
     m.spec = any_spec(rng, arena);
     m.return_prompt_token_ids = coin(rng);
+    m.drafter = any_str(rng, arena);
     MAYBE(parse_special, coin(rng));
     MAYBE(add_special_tokens, coin(rng));
     m.priority = (int32_t)any_u32(rng);
@@ -362,6 +363,7 @@ static void show_generate(struct ft_buf *text, const struct ft_wire_generate *in
     show_prompt(text, &in->input);
     show_params(text, &in->params);
     NUM(stream), NUM(has_spec_enabled), NUM(spec_enabled), NUM(has_num_speculative_tokens);
+    STR(drafter);
     NUM(num_speculative_tokens), NUM(has_parse_special), NUM(parse_special);
     NUM(has_add_special_tokens), NUM(add_special_tokens), NUM(return_prompt_token_ids);
     NUM(priority);
@@ -566,8 +568,9 @@ static struct ft_wire_stats any_stats(struct sample_rng *rng, struct ft_arena *a
         &m.num_drafts_total,      &m.num_draft_tokens_total, &m.num_accepted_tokens_total,
         &m.residual_draws_total,  &m.plain_steps_total,      &m.nan_rows_total,
         &m.num_preemptions_total};
-    double *medians[] = {&m.round_p50_us, &m.draft_step_p50_us, &m.target_step_p50_us,
-                         &m.host_p50_us, &m.accept_p50_us};
+    double *medians[] = {&m.round_p50_us,      &m.draft_step_p50_us, &m.target_step_p50_us,
+                         &m.host_p50_us,       &m.accept_p50_us,     &m.draft_length_mean,
+                         &m.believed_plain_us, &m.believed_draft_us, &m.believed_acceptance};
     for (size_t i = 0; i < sizeof totals / sizeof totals[0]; i++)
         *totals[i] = any_u64(rng);
     for (size_t i = 0; i < sizeof medians / sizeof medians[0]; i++)
@@ -594,6 +597,8 @@ static void show_stats(struct ft_buf *text, const struct ft_wire_stats *in) {
     NUM(prompt_tokens_total), NUM(generation_tokens_total), NUM(rounds_total);
     NUM(num_drafts_total), NUM(num_draft_tokens_total), NUM(num_accepted_tokens_total);
     show_u64s(text, "accepted_per_pos", in->accepted_per_pos, in->n_pos);
+    REAL(draft_length_mean), REAL(believed_plain_us), REAL(believed_draft_us);
+    REAL(believed_acceptance);
     NUM(residual_draws_total), NUM(plain_steps_total), NUM(nan_rows_total),
         NUM(num_preemptions_total);
     STR(speculation), STR(speculation_reason), REAL(round_p50_us), REAL(draft_step_p50_us);

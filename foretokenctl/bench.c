@@ -1,0 +1,226 @@
+#include "foretokenctl/bench.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/file.h"
+#include "foretokenctl/commands.h"
+#include "foretokenctl/exit.h"
+
+#define PROMPTS_BYTES_MAX ((size_t)4 << 20)
+
+/* Beginnings of stories and of programs, and a text that repeats itself. */
+static const char *const k_prompts[] = {
+    "Once upon a time there was a little girl who lived at the edge of a wood.",
+    "def fibonacci(n):\n    \"\"\"Return the n-th Fibonacci number.\"\"\"\n",
+    "The old lighthouse keeper climbed the stairs every evening, and",
+    "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n",
+    "\"I do not believe in dragons,\" said the boy to his grandfather.",
+    "#include <stdio.h>\n\nint main(void) {\n    for (int i = 0; i < 10; i++) {\n",
+    "one two three four five six one two three four five six one two three four five six one two",
+    "In the morning the snow had covered the road, the fields and the river, and",
+};
+#define N_PROMPTS (sizeof k_prompts / sizeof k_prompts[0])
+
+static int usage(const char *text) {
+    return ctl_exit_because(CTL_EXIT_USAGE, text);
+}
+
+/* One prompt a line; \n in a line is a line end. */
+static int read_prompts(struct bench *bench, struct ft_buf *text) {
+    const struct ctl_options *opts = bench->opts;
+    struct ft_err err = {0};
+    if (opts->prompt_file.len == 0) {
+        for (size_t i = 0; i < N_PROMPTS; i++)
+            bench->prompts[bench->n_prompts++] = ft_str_c(k_prompts[i]);
+        return CTL_EXIT_OK;
+    }
+    if (ft_file_read(opts->prompt_file.ptr, PROMPTS_BYTES_MAX, text, &err) != FT_OK)
+        return ctl_exit_from_err(&err);
+    char *at = text->ptr, *end = text->ptr + text->len;
+    while (at < end && bench->n_prompts < BENCH_PROMPTS_MAX) {
+        char *out = at, *from = at;
+        while (at < end && *at != '\n') {
+            bool escape = at[0] == '\\' && at + 1 < end && at[1] == 'n';
+            *out++ = escape ? '\n' : *at;
+            at += escape ? 2 : 1;
+        }
+        at++;
+        if (out > from)
+            bench->prompts[bench->n_prompts++] = (struct ft_str){from, (size_t)(out - from)};
+    }
+    return bench->n_prompts > 0 ? CTL_EXIT_OK : usage("--prompt-file holds no prompt");
+}
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+static struct bench_row *add_row(struct bench *bench, int32_t together, size_t base) {
+    if (bench->n_rows == BENCH_ROWS_MAX)
+        return NULL;
+    struct bench_row *row = &bench->rows[bench->n_rows++];
+    *row = (struct bench_row){.together = together, .base = base, .k = -1, .speculates = true};
+    ft_buf_init(&row->speeds, 0);
+    ft_buf_init(&row->firsts, 0);
+    ft_buf_init(&row->gaps, 0);
+    return row;
+}
+
+/* Lower-case letters: what a drafter is called, and nothing that a page would read as markup. */
+static bool is_name(struct ft_str name) {
+    for (size_t i = 0; i < name.len; i++)
+        if (name.ptr[i] < 'a' || name.ptr[i] > 'z')
+            return false;
+    return name.len > 0 && name.len < 30;
+}
+
+/* Plain, each K, the service's choice, each drafter: for one concurrency. */
+static bool add_rows(struct bench *bench, int32_t together) {
+    const struct ctl_options *opts = bench->opts;
+    static const int32_t usual[] = {1, 2, 4, 8};
+    const int32_t *ks = opts->n_bench_k > 0 ? opts->bench_k : usual;
+    size_t n_ks = opts->n_bench_k > 0 ? opts->n_bench_k : 4, base = bench->n_rows;
+    struct bench_row *row = add_row(bench, together, base);
+    if (row == NULL)
+        return false;
+    snprintf(row->label, sizeof row->label, "off");
+    row->speculates = false;
+    row->k = 0;
+    for (size_t i = 0; i < n_ks; i++) {
+        row = add_row(bench, together, base);
+        if (row == NULL)
+            return false;
+        row->k = ks[i];
+        snprintf(row->label, sizeof row->label, "K = %d", ks[i]);
+    }
+    row = add_row(bench, together, base);
+    if (row == NULL)
+        return false;
+    snprintf(row->label, sizeof row->label, "service");
+    for (size_t i = 0; i < opts->n_bench_drafters; i++) {
+        row = add_row(bench, together, base);
+        if (row == NULL)
+            return false;
+        row->drafter = opts->bench_drafters[i];
+        if (!is_name(row->drafter))
+            return false;
+        snprintf(row->label, sizeof row->label, "%.30s", row->drafter.ptr);
+    }
+    return true;
+}
+
+static int make_rows(struct bench *bench) {
+    const struct ctl_options *opts = bench->opts;
+    static const int32_t one = 1;
+    const int32_t *together = opts->n_bench_together > 0 ? opts->bench_together : &one;
+    size_t n = opts->n_bench_together > 0 ? opts->n_bench_together : 1;
+    for (size_t i = 0; i < opts->n_bench_k; i++)
+        if (opts->bench_k[i] < 1 || opts->bench_k[i] > FT_DRAFT_LEN_MAX)
+            return usage("--bench-k must be 1 to 16, with commas between");
+    for (size_t i = 0; i < n; i++) {
+        if (together[i] < 1 || together[i] > BENCH_TOGETHER_MAX)
+            return usage("--clients must be 1 to 64, with commas between");
+        if (!add_rows(bench, together[i]))
+            return usage("a --bench-drafter that is no name, or more than 64 rows in all");
+    }
+    return CTL_EXIT_OK;
+}
+
+/* ---- the run -------------------------------------------------------------------------------- */
+
+static void progress(size_t done, size_t all, const struct bench_row *row) {
+    enum { WIDTH = 32 };
+    char bar[WIDTH + 1];
+    if (!isatty(STDERR_FILENO))
+        return;
+    for (size_t i = 0; i < WIDTH; i++)
+        bar[i] = i < done * WIDTH / all ? '#' : '.';
+    bar[WIDTH] = 0;
+    if (row == NULL)
+        fprintf(stderr, "\r%60s\r", "");
+    else
+        fprintf(stderr, "\r[%s] %zu/%zu %-12.12s", bar, done, all, row->label);
+    fflush(stderr);
+}
+
+/* Every row in turn on each prompt, again and again: what disturbs the machine disturbs all. */
+static int run_rows(struct bench *bench) {
+    size_t repeats = bench->opts->bench_repeats > 0 ? bench->opts->bench_repeats : 2;
+    size_t all = repeats * bench->n_prompts * bench->n_rows, done = 0;
+    struct bench_row warm_up = {.together = 1, .k = -1, .speculates = true};
+    int status = bench_sample(bench, &warm_up, 0);
+    ft_buf_fini(&warm_up.speeds);
+    ft_buf_fini(&warm_up.firsts);
+    ft_buf_fini(&warm_up.gaps);
+    ft_buf_reset(&bench->requests);
+    for (size_t repeat = 0; repeat < repeats; repeat++)
+        for (size_t prompt = 0; prompt < bench->n_prompts; prompt++)
+            for (size_t i = 0; i < bench->n_rows && status == CTL_EXIT_OK; i++) {
+                /* Another row begins each time, so that none always follows the same one. */
+                struct bench_row *row = &bench->rows[(i + prompt + repeat) % bench->n_rows];
+                progress(done++, all, row);
+                status = bench_sample(bench, row, prompt);
+            }
+    progress(0, 1, NULL);
+    return status;
+}
+
+static int write_page(const struct bench *bench, const char *path) {
+    struct ft_buf page;
+    ft_buf_init(&page, 0);
+    bench_page(bench, &page);
+    FILE *out = page.failed ? NULL : fopen(path, "w");
+    bool ok = out != NULL && fwrite(page.ptr, 1, page.len, out) == page.len;
+    if (out != NULL)
+        ok = fclose(out) == 0 && ok;
+    ft_buf_fini(&page);
+    if (ok)
+        return CTL_EXIT_OK;
+    char text[256];
+    snprintf(text, sizeof text, "cannot write %.150s: %s", path, strerror(errno));
+    return ctl_exit_because(CTL_EXIT_OUTPUT, text);
+}
+
+static int report(const struct bench *bench) {
+    struct ft_buf out;
+    int status = CTL_EXIT_OK;
+    ft_buf_init(&out, 0);
+    if (bench->opts->html.len > 0)
+        status = write_page(bench, bench->opts->html.ptr);
+    if (bench->opts->json)
+        bench_json(bench, &out);
+    else
+        bench_table(bench, &out);
+    int printed = ctl_exit_with_output(&out);
+    ft_buf_fini(&out);
+    return status != CTL_EXIT_OK ? status : printed;
+}
+
+int ctl_bench_run(struct ctl_options *opts) {
+    static struct bench bench; /* large, and zero */
+    struct ctl_session session;
+    struct ft_buf text;
+    bench.opts = opts;
+    bench.session = &session;
+    ft_buf_init(&text, 0);
+    ft_buf_init(&bench.requests, 0);
+    int status = read_prompts(&bench, &text);
+    if (status == CTL_EXIT_OK)
+        status = make_rows(&bench);
+    if (status == CTL_EXIT_OK) {
+        status = ctl_session_open(&session, opts);
+        if (status == CTL_EXIT_OK)
+            status = run_rows(&bench);
+        if (status == CTL_EXIT_OK)
+            status = report(&bench);
+        ctl_session_close(&session);
+    }
+    for (size_t i = 0; i < bench.n_rows; i++) {
+        ft_buf_fini(&bench.rows[i].speeds);
+        ft_buf_fini(&bench.rows[i].firsts);
+        ft_buf_fini(&bench.rows[i].gaps);
+    }
+    ft_buf_fini(&bench.requests);
+    ft_buf_fini(&text);
+    return status;
+}

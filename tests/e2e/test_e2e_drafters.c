@@ -1,0 +1,268 @@
+/* Every drafter in the real processes, with a draft worker and without: greedy text is that of
+ * plain decoding, samples have the target's distribution, and a request that a drafter has nothing
+ * for decodes plainly. The length controller chooses K and changes no text. */
+#include <check.h>
+#include <stdlib.h>
+
+#include "support/cluster.h"
+#include "support/fixtures.h"
+#include "unit/chi_square.h"
+
+enum { TOGETHER = 16 };
+
+static struct cluster g_cluster;
+static struct gen g_gen, g_plain, g_gens[TOGETHER];
+
+static const char *const g_drafters[] = {"model",   "ngram",  "lookup", "bigram",
+                                         "unigram", "random", "chain"};
+enum { N_DRAFTERS = sizeof g_drafters / sizeof g_drafters[0] };
+
+static void start(const char *target, const char *draft, const char *more) {
+    static char text_arg[512];
+    const char *dir = ft_fixture_temp_dir();
+    const char *text = "the quick brown fox. abcdeabcdeabcde bcbcd aabbccdd abab";
+    ft_fixture_write(dir, "text.txt", text, strlen(text));
+    snprintf(text_arg, sizeof text_arg, "--drafter_text=%s/text.txt", dir);
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model(target),
+        .draft_dir = draft != NULL ? ft_fixture_model(draft) : NULL,
+    };
+    opts.args[CLUSTER_COORDINATOR][0] = text_arg;
+    opts.args[CLUSTER_COORDINATOR][1] = more;
+    cluster_start(&g_cluster, &opts);
+    ft_fixture_remove_dir(dir); /* it was read at start */
+}
+
+static void require_ok(const struct gen *gen) {
+    ck_assert_msg(gen->status.code == 0, "%s: %s", ft_rpc_status_name(gen->status.code),
+                  gen->status.text);
+}
+
+static void require_same(const struct gen *got, const struct gen *expected, const char *what) {
+    require_ok(got);
+    ck_assert_msg(got->n_ids == expected->n_ids, "%s: %zu tokens, %zu expected", what, got->n_ids,
+                  expected->n_ids);
+    for (size_t i = 0; i < got->n_ids; i++)
+        ck_assert_msg(got->ids[i] == expected->ids[i], "%s: token %zu is %d, not %d", what, i,
+                      got->ids[i], expected->ids[i]);
+}
+
+/* Greedy r7 on a prompt that repeats itself, by every drafter and K. */
+static void check_greedy(bool with_model) {
+    static const int ks[] = {1, 4, 16};
+    start("r7", with_model ? "r7n" : NULL, NULL);
+    struct ft_wire_generate request = gen_text("abcabcabcdabcabd", 60, 0);
+    request.params.ignore_eos = true;
+    gen_run(&g_cluster, &request, &g_plain);
+    require_ok(&g_plain);
+    for (size_t d = 0; d < N_DRAFTERS; d++) {
+        for (size_t i = 0; i < 3; i++) {
+            request.drafter = ft_str_c(g_drafters[d]);
+            request.num_speculative_tokens = (uint32_t)ks[i];
+            gen_run(&g_cluster, &request, &g_gen);
+            require_same(&g_gen, &g_plain, g_drafters[d]);
+            bool always = d >= 3 && d <= 5; /* they need nothing of the text */
+            if (always || (with_model && d == 0))
+                ck_assert_msg(g_gen.spec.num_draft_tokens > 0, "%s", g_drafters[d]);
+            if (!with_model && d == 0)
+                ck_assert_uint_eq(g_gen.spec.num_draft_tokens, 0);
+            gen_fini(&g_gen);
+        }
+    }
+    gen_fini(&g_plain);
+    cluster_stop(&g_cluster);
+}
+
+START_TEST(dev03_greedy_equals_plain_for_every_drafter) {
+    check_greedy(true);
+}
+END_TEST
+
+START_TEST(drafters_need_no_draft_worker) {
+    check_greedy(false);
+}
+END_TEST
+
+/* Once the cycle was seen, n-grams of it are always right. */
+START_TEST(dev44_ngram_of_a_cycle_is_always_accepted) {
+    static const char *const names[] = {"ngram", "lookup", "chain"};
+    start("cyc", NULL, "--drafter_min_match=2");
+    for (size_t d = 0; d < 3; d++) {
+        struct ft_wire_generate request = gen_text("abcdeabcde", 61, 4);
+        request.drafter = ft_str_c(names[d]);
+        gen_run(&g_cluster, &request, &g_gen);
+        require_ok(&g_gen);
+        ck_assert_uint_eq(g_gen.n_ids, 61);
+        for (size_t i = 0; i < 61; i++)
+            ck_assert_int_eq(g_gen.ids[i], "abcde"[i % 5]);
+        ck_assert_uint_gt(g_gen.spec.num_draft_tokens, 40);
+        ck_assert_uint_eq(g_gen.spec.num_accepted_tokens, g_gen.spec.num_draft_tokens);
+        ck_assert_uint_le(g_gen.spec.num_target_steps, 16);
+        gen_fini(&g_gen);
+    }
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+START_TEST(dev11_drafters_stop_at_the_context) {
+    start("cyc+ctx=64", "cyc-draft+ctx=64", NULL);
+    for (size_t d = 0; d < N_DRAFTERS; d++) {
+        for (int len = 5; len <= 60; len += 11) {
+            char prompt[64];
+            for (int i = 0; i < len; i++)
+                prompt[i] = "abcde"[i % 5];
+            prompt[len] = 0;
+            struct ft_wire_generate request = gen_text(prompt, 100, 8);
+            request.drafter = ft_str_c(g_drafters[d]);
+            gen_run(&g_cluster, &request, &g_gen);
+            require_ok(&g_gen);
+            ck_assert_uint_eq(g_gen.n_ids, (size_t)(64 - len));
+            ck_assert_int_eq(g_gen.finish, FT_WIRE_FINISH_LENGTH);
+            for (size_t i = 0; i < g_gen.n_ids; i++)
+                ck_assert_int_eq(g_gen.ids[i], "abcde"[(i + (size_t)len) % 5]);
+            gen_fini(&g_gen);
+        }
+    }
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+START_TEST(dev19_penalties_count_under_every_drafter) {
+    start("pen", "pen-swap", NULL);
+    for (size_t d = 0; d < N_DRAFTERS; d++) {
+        struct ft_wire_generate request = gen_text("a", 12, 4);
+        request.params.has_repetition_penalty = true;
+        request.params.repetition_penalty = 2.0f;
+        request.drafter = ft_str_c(g_drafters[d]);
+        gen_run(&g_cluster, &request, &g_gen);
+        require_ok(&g_gen);
+        ck_assert_msg(ft_str_eq(ft_buf_str(&g_gen.text), ft_str_c("bcdbbbbbbbbb")), "%s: '%.*s'",
+                      g_drafters[d], (int)g_gen.text.len, g_gen.text.ptr);
+        gen_fini(&g_gen);
+    }
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+/* p of b, c, d is the softmax of 2, 1, 0. */
+START_TEST(dev02_samples_have_the_targets_distribution) {
+    const double prob[] = {0.66524096, 0.24472847, 0.09003057};
+    int n_draws = getenv("FORETOKEN_TEST_DRAWS") != NULL ? 128 : 400;
+    start("iid", "iid-draft", _i % 2 == 0 ? NULL : "--drafter_counts_as_q");
+    const char *name = g_drafters[_i / 2];
+    uint32_t counts[3] = {0};
+    uint64_t drafted = 0;
+    for (int done = 0; done < n_draws; done += TOGETHER) {
+        struct gen *all[TOGETHER];
+        for (int i = 0; i < TOGETHER; i++) {
+            struct ft_wire_generate request = gen_text("abcabdbb", 12, 4);
+            request.drafter = ft_str_c(name);
+            request.params.temperature = 1.0f;
+            request.params.has_seed = true;
+            request.params.seed = 7000u + (uint64_t)(done + i);
+            all[i] = &g_gens[i];
+            gen_start(&g_cluster, &request, all[i]);
+        }
+        gen_wait(&g_cluster, all, TOGETHER);
+        for (int i = 0; i < TOGETHER; i++) {
+            require_ok(all[i]);
+            for (size_t j = 0; j < all[i]->n_ids; j++) {
+                ck_assert(all[i]->ids[j] >= 'b' && all[i]->ids[j] <= 'd');
+                counts[all[i]->ids[j] - 'b']++;
+            }
+            drafted += all[i]->spec.num_draft_tokens;
+            gen_fini(all[i]);
+        }
+    }
+    ck_assert_uint_gt(drafted, 0);
+    check_distribution(counts, prob, 3, name);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+/* DEV-21 and DEV-64: requests with lengths of their own beside some that the controller decides,
+ * which goes to 0 and comes back; the draft catches up. */
+START_TEST(dev21_dev64_auto_changes_no_text) {
+    static struct gen solo[TOGETHER];
+    struct gen *all[TOGETHER];
+    struct ft_wire_generate requests[TOGETHER];
+    start("r7", "r7n", "--num_speculative_tokens=auto");
+    for (int i = 0; i < TOGETHER; i++) {
+        requests[i] =
+            gen_text(i % 2 == 0 ? "abcabcabc" : "a long prompt that says something", 40, 0);
+        requests[i].params.ignore_eos = true;
+        requests[i].params.max_tokens = 20u + 11u * (uint32_t)i;
+        gen_run(&g_cluster, &requests[i], &solo[i]);
+        require_ok(&solo[i]);
+        requests[i].has_num_speculative_tokens = i % 3 == 0;
+        requests[i].num_speculative_tokens = (uint32_t)i;
+        requests[i].drafter = ft_str_c(g_drafters[i % N_DRAFTERS]);
+    }
+    for (int i = 0; i < TOGETHER; i++) {
+        all[i] = &g_gens[i];
+        gen_start(&g_cluster, &requests[i], all[i]);
+    }
+    gen_wait(&g_cluster, all, TOGETHER);
+    for (int i = 0; i < TOGETHER; i++) {
+        require_same(all[i], &solo[i], g_drafters[i % N_DRAFTERS]);
+        gen_fini(all[i]);
+        gen_fini(&solo[i]);
+    }
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+START_TEST(auto_drafts_where_everything_is_accepted) {
+    start("r7", "r7", "--num_speculative_tokens=auto");
+    struct ft_wire_generate request = gen_text("abc", 400, 0);
+    request.params.ignore_eos = true;
+    request.has_num_speculative_tokens = false;
+    gen_run(&g_cluster, &request, &g_gen);
+    require_ok(&g_gen);
+    ck_assert_uint_gt(g_gen.spec.num_draft_tokens, 0);
+    ck_assert_uint_eq(g_gen.spec.num_accepted_tokens, g_gen.spec.num_draft_tokens);
+    gen_fini(&g_gen);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+static void require_refused(const char *drafter, const char *word) {
+    struct ft_wire_generate request = gen_text("abc", 4, 2);
+    request.drafter = ft_str_c(drafter);
+    gen_run(&g_cluster, &request, &g_gen);
+    ck_assert_msg(g_gen.status.code == 3, "%s: status %d", drafter, g_gen.status.code);
+    ck_assert_msg(strstr(g_gen.status.text, "drafter") != NULL &&
+                      strstr(g_gen.status.text, word) != NULL,
+                  "'%s'", g_gen.status.text);
+    gen_fini(&g_gen);
+}
+
+START_TEST(unknown_and_unlearnt_drafters_are_refused) {
+    struct cluster_opts opts = {.target_dir = ft_fixture_model("cyc")};
+    cluster_start(&g_cluster, &opts);
+    require_refused("nosuch", "chain");
+    require_refused("bigram", "drafter_text");
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("e2e_drafters");
+    TCase *tc = tcase_create("drafters");
+    tcase_set_timeout(tc, 550);
+    tcase_add_test(tc, dev03_greedy_equals_plain_for_every_drafter);
+    tcase_add_test(tc, drafters_need_no_draft_worker);
+    tcase_add_test(tc, dev44_ngram_of_a_cycle_is_always_accepted);
+    tcase_add_test(tc, dev11_drafters_stop_at_the_context);
+    tcase_add_test(tc, dev19_penalties_count_under_every_drafter);
+    tcase_add_loop_test(tc, dev02_samples_have_the_targets_distribution, 0, 2 * N_DRAFTERS);
+    tcase_add_test(tc, dev21_dev64_auto_changes_no_text);
+    tcase_add_test(tc, auto_drafts_where_everything_is_accepted);
+    tcase_add_test(tc, unknown_and_unlearnt_drafters_are_refused);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,136 @@
+/* The figures of the benchmark from samples that were made up, and the shape of its outputs. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/spec/theory.h"
+#include "foretokenctl/bench.h"
+
+static struct bench g_bench;
+
+static struct bench_row *add(const char *label, int32_t k) {
+    struct bench_row *row = &g_bench.rows[g_bench.n_rows++];
+    *row = (struct bench_row){.together = 1, .k = k, .speculates = k != 0};
+    snprintf(row->label, sizeof row->label, "%s", label);
+    ft_buf_init(&row->speeds, 0);
+    ft_buf_init(&row->firsts, 0);
+    ft_buf_init(&row->gaps, 0);
+    return row;
+}
+
+static void add_number(struct ft_buf *buf, double value) {
+    ft_buf_add(buf, &value, sizeof value);
+}
+
+/* Plain: 1000 rounds of 2.5 ms, 2 of them in the target. K = 2 at alpha 0.5: a draft step costs a
+ * tenth of a target step and three rows cost no more than one. */
+static void setup(void) {
+    memset(&g_bench, 0, sizeof g_bench);
+    ft_buf_init(&g_bench.requests, 0);
+    g_bench.n_prompts = 2;
+    struct bench_row *off = add("off", 0), *two = add("K = 2", 2);
+    off->steps = off->tokens = 1000;
+    off->wall_s = 2.5;
+    off->target_s = 2;
+    two->steps = two->drafts = 1000;
+    two->tokens = 1750;
+    two->drafted = 2000;
+    two->accepted = 750;
+    two->drafted_at[0] = two->drafted_at[1] = 1000;
+    two->accepted_at[0] = 500;
+    two->accepted_at[1] = 250;
+    two->wall_s = 2.9;
+    two->target_s = 2;
+    two->draft_s = 0.4;
+    for (int i = 0; i < 4; i++) {
+        add_number(&off->speeds, 400 + i);
+        add_number(&two->speeds, (400 + i) * (i % 2 == 0 ? 1.5 : 1.7));
+        add_number(&off->firsts, 0.01 * (i + 1));
+        for (int j = 0; j < 25; j++)
+            add_number(&off->gaps, i == 3 && j == 24 ? 0.1 : 0.0025);
+    }
+}
+
+static void teardown(void) {
+    for (size_t i = 0; i < g_bench.n_rows; i++) {
+        ft_buf_fini(&g_bench.rows[i].speeds);
+        ft_buf_fini(&g_bench.rows[i].firsts);
+        ft_buf_fini(&g_bench.rows[i].gaps);
+    }
+    ft_buf_fini(&g_bench.requests);
+}
+
+static void require_near(double got, double expected, const char *what) {
+    ck_assert_msg(got > expected * 0.999 && got < expected * 1.001, "%s: %g, not %g", what, got,
+                  expected);
+}
+
+START_TEST(figures_follow_from_samples) {
+    struct bench_summary off = bench_summarize(&g_bench, &g_bench.rows[0]);
+    struct bench_summary two = bench_summarize(&g_bench, &g_bench.rows[1]);
+    require_near(off.speedup, 1, "plain against itself");
+    require_near(off.low, 1, "without an interval");
+    require_near(off.round_ms, 2.5, "round");
+    require_near(off.host_ms, 0.5, "host");
+    require_near(off.gap_p50, 0.0025, "between tokens");
+    require_near(off.gap_p99, 0.0025, "p99 of 100 leaves out the worst");
+    require_near(two.alpha, 0.5, "alpha");
+    require_near(two.c, 0.1, "c");
+    require_near(two.length, 1.75, "length");
+    require_near(two.theorem, ft_theory_speedup(0.5, 2, 0.1), "theorem 3.8");
+    require_near(two.predicted, 1.75 * 2.5 / (0.4 + 2.5), "predicted");
+    ck_assert(two.low < 1.59 && two.speedup > 1.59 && two.speedup < 1.61 && two.high > 1.6);
+    require_near(two.speedup * two.speedup, 1.5 * 1.7, "the mean is geometric");
+}
+END_TEST
+
+START_TEST(rows_without_samples_are_zeros) {
+    struct bench_row *empty = add("service", -1);
+    struct bench_summary s = bench_summarize(&g_bench, empty);
+    ck_assert(s.speed == 0 && s.speedup == 0 && s.alpha == 0 && s.predicted == 0);
+}
+END_TEST
+
+START_TEST(outputs_are_whole) {
+    struct ft_buf out;
+    ft_buf_init(&out, 0);
+    bench_table(&g_bench, &out);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "K = 2"));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "0.500"));
+    ft_buf_reset(&out);
+    bench_json(&g_bench, &out);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "\"alpha\":0.5000"));
+    ck_assert_ptr_nonnull(strstr(out.ptr, "\"requests\":["));
+    ck_assert_ptr_null(strstr(out.ptr, "nan"));
+    ft_buf_reset(&out);
+    bench_page(&g_bench, &out);
+    ck_assert(!out.failed);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "</html>"));
+    ck_assert_ptr_null(strstr(out.ptr, "nan"));
+    ck_assert_ptr_null(strstr(out.ptr, "http")); /* it loads nothing */
+    ck_assert_ptr_null(strstr(out.ptr, "src="));
+    int opened = 0, closed = 0;
+    for (const char *at = out.ptr; (at = strstr(at, "<svg")) != NULL; at++)
+        opened++;
+    for (const char *at = out.ptr; (at = strstr(at, "</svg>")) != NULL; at++)
+        closed++;
+    ck_assert_int_eq(opened, 3);
+    ck_assert_int_eq(closed, 3);
+    ft_buf_fini(&out);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("ctl_bench");
+    TCase *tc = tcase_create("ctl_bench");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, figures_follow_from_samples);
+    tcase_add_test(tc, rows_without_samples_are_zeros);
+    tcase_add_test(tc, outputs_are_whole);
+    suite_add_tcase(suite, tc);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? 0 : 1;
+}
