@@ -40,7 +40,8 @@ run() {
     cmake --preset "$preset" >"build-$preset.log" 2>&1 || { cat "build-$preset.log"; exit 1; }
     rm -f "build-$preset.log"
     cmake --build "build/$preset" -- -k 0
-    ctest --test-dir "build/$preset" --output-on-failure "$@" || failed="$failed $preset"
+    # Two at a time: suites of several processes wait more than they compute.
+    ctest --test-dir "build/$preset" -j 2 --output-on-failure "$@" || failed="$failed $preset"
 }
 
 if [ -n "$slow" ]; then

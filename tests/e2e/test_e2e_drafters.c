@@ -255,7 +255,9 @@ int main(void) {
     tcase_add_test(tc, dev44_ngram_of_a_cycle_is_always_accepted);
     tcase_add_test(tc, dev11_drafters_stop_at_the_context);
     tcase_add_test(tc, dev19_penalties_count_under_every_drafter);
-    tcase_add_loop_test(tc, dev02_samples_have_the_targets_distribution, 0, 2 * N_DRAFTERS);
+    /* Where draws are few, the last drafter alone: `chain`, which asks others. */
+    int first = getenv("FORETOKEN_TEST_DRAWS") != NULL ? 2 * (N_DRAFTERS - 1) : 0;
+    tcase_add_loop_test(tc, dev02_samples_have_the_targets_distribution, first, 2 * N_DRAFTERS);
     tcase_add_test(tc, dev21_dev64_auto_changes_no_text);
     tcase_add_test(tc, auto_drafts_where_everything_is_accepted);
     tcase_add_test(tc, unknown_and_unlearnt_drafters_are_refused);
