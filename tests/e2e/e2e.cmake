@@ -6,6 +6,7 @@ foreach(suite lossless stop sampling rules logprobs n validate faults)
   ft_test(e2e/test_e2e_${suite}.c LINK ft_test_cluster ft_test_support m LABELS e2e TIMEOUT 900)
   ft_grpc_test_env(test_e2e_${suite})
 endforeach()
+set_tests_properties(test_e2e_faults PROPERTIES RUN_SERIAL TRUE) # what counts as a hang is a time
 set_property(TEST test_e2e_lossless APPEND PROPERTY ENVIRONMENT CK_RUN_CASE=lossless)
 if(FORETOKEN_SANITIZE) # it is for races and leaks; the release build counts
   set_property(TEST test_e2e_sampling test_e2e_rules APPEND PROPERTY

@@ -10,6 +10,7 @@ target_link_libraries(ft_rpc_fixture PUBLIC ft_rpc ft_check)
 foreach(suite loop unary stream life endpoint)
   ft_test(unit/test_rpc_${suite}.c LINK ft_rpc_fixture TIMEOUT 120)
   ft_grpc_test_env(test_rpc_${suite})
+  set_tests_properties(test_rpc_${suite} PROPERTIES RUN_SERIAL TRUE) # times are looked at
 endforeach()
 
 # The same suites under valgrind, whose leak check sees what gRPC holds for us; but for the one that

@@ -184,7 +184,7 @@ START_TEST(garbage_on_the_port_disturbs_nobody) {
     struct rpc_talk talk = {0};
     rpc_talk_open(&talk, client, "/test.Echo/Bidi", NULL);
     ft_rpc_stream_send(talk.stream, ft_str_c("0"));
-    ck_assert(rpc_wait_int(&talk.messages, 1, 2000));
+    ck_assert(rpc_wait_int(&talk.messages, 1, 10000));
 
     static const char preface[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
     static const char http1[] = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -208,7 +208,7 @@ START_TEST(garbage_on_the_port_disturbs_nobody) {
         close(fd);
     }
     ft_rpc_stream_send(talk.stream, ft_str_c("1"));
-    ck_assert(rpc_wait_int(&talk.messages, 2, 2000));
+    ck_assert(rpc_wait_int(&talk.messages, 2, 10000));
     ck_assert(talk.in_order);
     ask_echo(client);
     ft_rpc_client_close(&client);

@@ -89,7 +89,7 @@ START_TEST(timer_that_sets_itself_in_the_past_does_not_starve_the_loop) {
     for (int i = 0; i < 2; i++)
         ck_assert_int_gt(ft_rpc_loop_step(fx.loop, rpc_in_ms(100)), 0);
     ck_assert_int_le(g_fired, 2 * 64);
-    ck_assert(rpc_wait_int(&g_fired, 100, 1000));
+    ck_assert(rpc_wait_int(&g_fired, 100, 10000));
 }
 END_TEST
 
@@ -168,7 +168,7 @@ END_TEST
 static void run_nested(void *user) {
     (void)user;
     ft_rpc_loop_post(fx.loop, fire, NULL);
-    ck_assert(rpc_wait_int(&g_fired, 1, 1000));
+    ck_assert(rpc_wait_int(&g_fired, 1, 10000));
 }
 
 START_TEST(closure_may_run_the_loop) {
@@ -223,7 +223,7 @@ START_TEST(signals_are_delivered_on_the_loop) {
     ck_assert_int_eq(ft_rpc_loop_on_signal(fx.loop, on_signal, g_signals, &err), FT_OK);
     for (int i = 0; i < 3; i++) {
         kill(getpid(), sent[i]);
-        ck_assert(rpc_wait_int(&g_n_signals, i + 1, 2000));
+        ck_assert(rpc_wait_int(&g_n_signals, i + 1, 10000));
         ck_assert_int_eq(g_signals[i], sent[i]);
     }
 }

@@ -21,7 +21,7 @@ START_TEST(server_stream_of_a_thousand_ends_ok) {
     ck_assert_int_eq(talk.status.code, 0);
     ck_assert_int_eq(talk.messages, 1000);
     ck_assert_uint_eq(talk.bytes, 100000);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 0);
 }
 END_TEST
@@ -31,7 +31,7 @@ START_TEST(server_stream_without_messages_ends_ok) {
     rpc_talk_open(&talk, fx.client, "/test.Echo/Stream", NULL);
     ft_rpc_stream_send(talk.stream, ft_str_c("0 0"));
     ft_rpc_stream_half_close(talk.stream);
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(talk.status.code, 0);
     ck_assert_int_eq(talk.messages, 0);
 }
@@ -41,7 +41,7 @@ START_TEST(server_stream_without_request_is_invalid) {
     struct rpc_talk talk = {0};
     rpc_talk_open(&talk, fx.client, "/test.Echo/Stream", NULL);
     ft_rpc_stream_half_close(talk.stream);
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(talk.status.code, 3);
     ck_assert_str_eq(talk.status.text, "the call carries no message");
     ck_assert_int_eq(fx.echo.gone, 0);
@@ -63,7 +63,7 @@ START_TEST(bidi_echoes_in_order_and_half_close_ends_it) {
     ck_assert(talk.in_order);
     ck_assert_int_eq(fx.echo.opened, 1);
     ck_assert_int_eq(fx.echo.half_closed, 1);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 0);
 }
 END_TEST
@@ -77,13 +77,13 @@ START_TEST(bidi_ping_pong_is_writable_again_after_each_send) {
         ck_assert(ft_rpc_stream_writable(talk.stream));
         ft_rpc_stream_send(talk.stream, ft_str_c(text));
         ck_assert(!ft_rpc_stream_writable(talk.stream));
-        ck_assert(rpc_wait_int(&talk.writable, i + 1, 1000));
-        ck_assert(rpc_wait_int(&talk.messages, i + 1, 1000));
+        ck_assert(rpc_wait_int(&talk.writable, i + 1, 10000));
+        ck_assert(rpc_wait_int(&talk.messages, i + 1, 10000));
     }
     ck_assert(talk.in_order);
-    ck_assert(rpc_wait_int(&fx.echo.writable, 100, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.writable, 100, 10000));
     ft_rpc_stream_cancel(talk.stream);
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
 }
 END_TEST
 
@@ -92,9 +92,9 @@ START_TEST(bidi_empty_messages_are_messages) {
     rpc_talk_open(&talk, fx.client, "/test.Echo/Bidi", NULL);
     for (int i = 0; i < 10; i++)
         ck_assert_int_eq(ft_rpc_stream_send(talk.stream, (struct ft_str){0}), FT_OK);
-    ck_assert(rpc_wait_int(&talk.messages, 10, 1000));
+    ck_assert(rpc_wait_int(&talk.messages, 10, 10000));
     ft_rpc_stream_half_close(talk.stream);
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_uint_eq(talk.bytes, 0);
 }
 END_TEST
@@ -103,14 +103,14 @@ START_TEST(dev23_client_cancel_is_told_to_the_handler_at_once) {
     struct rpc_talk talk = {0};
     rpc_talk_open(&talk, fx.client, "/test.Echo/Sink", NULL);
     ft_rpc_stream_send(talk.stream, ft_str_c("x"));
-    ck_assert(rpc_wait_int(&fx.echo.messages, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.messages, 1, 10000));
     int64_t start_ns = ft_clock_now_ns();
     ft_rpc_stream_cancel(talk.stream);
     ft_rpc_stream_cancel(talk.stream);
     ck_assert_int_eq(ft_rpc_stream_send(talk.stream, ft_str_c("y")), FT_E_REQ_CANCELLED);
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(talk.status.code, CANCELLED);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_lt(ft_clock_now_ns() - start_ns, 500000000);
     ck_assert_int_eq(fx.echo.cancelled, 1);
     ck_assert_int_eq(fx.echo.half_closed, 0); /* a cancel is not the end of the input */
@@ -124,7 +124,7 @@ START_TEST(cancel_before_anything_was_sent_leaves_no_call) {
         if (i % 2 == 1)
             ft_rpc_stream_send(talk.stream, ft_str_c("x"));
         ft_rpc_stream_cancel(talk.stream);
-        ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+        ck_assert(rpc_wait_int(&talk.done, 1, 10000));
         ck_assert_int_eq(talk.messages, 0);
     }
     rpc_run_ms(50);
@@ -146,7 +146,7 @@ START_TEST(cancel_inside_on_message_is_the_last_message) {
     ck_assert(rpc_wait_int(&talk.done, 1, 5000));
     ck_assert_int_eq(talk.status.code, CANCELLED);
     ck_assert_int_eq(talk.messages, 3);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 1);
 }
 END_TEST
@@ -156,11 +156,11 @@ START_TEST(handler_ends_a_bidi_call_that_the_client_keeps_open) {
     rpc_talk_open(&talk, fx.client, "/test.Echo/Bidi", NULL);
     ft_rpc_stream_send(talk.stream, ft_str_c("0"));
     ft_rpc_stream_send(talk.stream, ft_str_c("close 9"));
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(talk.status.code, 9);
     ck_assert_str_eq(talk.status.text, "closed on request");
     ck_assert_int_eq(talk.messages, 1);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 0);
     ck_assert_int_eq(fx.echo.half_closed, 0);
 }
@@ -171,10 +171,10 @@ START_TEST(deadline_ends_a_stream_on_both_sides) {
     rpc_talk_open(&talk, fx.client, "/test.Echo/Bidi",
                   &(struct ft_rpc_call_opts){.deadline_ns = rpc_in_ms(100)});
     ft_rpc_stream_send(talk.stream, ft_str_c("0"));
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(talk.status.code, DEADLINE_EXCEEDED);
     ck_assert_int_eq(talk.messages, 1);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 1);
 }
 END_TEST
@@ -207,7 +207,7 @@ START_TEST(slow_reader_stops_the_writer) {
     /* 100 MB were wanted; what core buffers is bounded by its flow-control windows. */
     ck_assert_int_gt(fx.echo.writable, 10);
     ck_assert_int_lt(fx.echo.writable, 20000);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 2, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 2, 10000));
 }
 END_TEST
 
@@ -217,7 +217,7 @@ START_TEST(send_past_the_queue_is_exhausted_and_what_was_taken_arrives) {
     rpc_talk_open(&talk, fx.client, "/test.Echo/Flood", NULL);
     ft_rpc_stream_send(talk.stream, ft_str_c("1000 1000"));
     ft_rpc_stream_half_close(talk.stream);
-    ck_assert(rpc_wait_int(&talk.done, 1, 2000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(fx.echo.last_send, FT_E_REQ_EXHAUSTED);
     ck_assert_int_eq(fx.echo.flood_sent, 100);
     ck_assert_int_eq(talk.messages, 100);
@@ -235,12 +235,12 @@ START_TEST(client_send_past_the_queue_is_exhausted_and_what_was_taken_arrives) {
     while (ft_rpc_stream_send(talk.stream, (struct ft_str){bytes, 1000}) == FT_OK)
         n++;
     ck_assert_int_eq(n, 10);
-    ck_assert(rpc_wait_int(&fx.echo.messages, n, 2000));
+    ck_assert(rpc_wait_int(&fx.echo.messages, n, 10000));
     /* A message larger than the queue goes alone. */
-    ck_assert(rpc_wait_int(&talk.writable, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.writable, 1, 10000));
     ck_assert_int_eq(ft_rpc_stream_send(talk.stream, (struct ft_str){bytes, 20000}), FT_OK);
     ft_rpc_stream_half_close(talk.stream);
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_str_eq(talk.last, "11");
     ft_rpc_client_close(&client);
 }
@@ -252,11 +252,11 @@ START_TEST(dev57_oversize_messages_end_the_stream_either_way) {
     struct rpc_talk talk = {0};
     rpc_talk_open(&talk, fx.client, "/test.Echo/Bidi", NULL);
     ft_rpc_stream_send(talk.stream, (struct ft_str){bytes, 1000});
-    ck_assert(rpc_wait_int(&talk.messages, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.messages, 1, 10000));
     ft_rpc_stream_send(talk.stream, (struct ft_str){bytes, 1001});
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(talk.status.code, RESOURCE_EXHAUSTED);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.half_closed, 0);
 
     struct ft_rpc_client *small =
@@ -264,15 +264,15 @@ START_TEST(dev57_oversize_messages_end_the_stream_either_way) {
     struct rpc_talk other = {0};
     rpc_talk_open(&other, small, "/test.Echo/Bidi", NULL);
     ft_rpc_stream_send(other.stream, (struct ft_str){bytes, 11});
-    ck_assert(rpc_wait_int(&other.done, 1, 1000));
+    ck_assert(rpc_wait_int(&other.done, 1, 10000));
     ck_assert_int_eq(other.status.code, RESOURCE_EXHAUSTED);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 2, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 2, 10000));
     ft_rpc_client_close(&small);
 
     struct rpc_talk flood = {0};
     rpc_talk_open(&flood, fx.client, "/test.Echo/Flood", NULL);
     ft_rpc_stream_send(flood.stream, ft_str_c("1 1001"));
-    ck_assert(rpc_wait_int(&flood.done, 1, 1000));
+    ck_assert(rpc_wait_int(&flood.done, 1, 10000));
     ck_assert_int_eq(fx.echo.last_send, FT_E_REQ_TOO_LARGE);
     ck_assert_int_eq(flood.messages, 0);
 }
@@ -281,7 +281,7 @@ END_TEST
 START_TEST(unknown_stream_method_is_unimplemented) {
     struct rpc_talk talk = {0};
     rpc_talk_open(&talk, fx.client, "/test.Echo/Nothing", NULL);
-    ck_assert(rpc_wait_int(&talk.done, 1, 1000));
+    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
     ck_assert_int_eq(talk.status.code, UNIMPLEMENTED);
 }
 END_TEST
@@ -291,12 +291,12 @@ START_TEST(client_close_ends_its_streams) {
     for (int i = 0; i < 5; i++) {
         rpc_talk_open(&talks[i], fx.client, "/test.Echo/Bidi", NULL);
         ft_rpc_stream_send(talks[i].stream, ft_str_c("0"));
-        ck_assert(rpc_wait_int(&talks[i].messages, 1, 1000));
+        ck_assert(rpc_wait_int(&talks[i].messages, 1, 10000));
     }
     ft_rpc_client_close(&fx.client);
     for (int i = 0; i < 5; i++)
         ck_assert_int_eq(talks[i].status.code, CANCELLED);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 5, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 5, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 5);
 }
 END_TEST

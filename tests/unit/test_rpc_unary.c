@@ -17,7 +17,7 @@ START_TEST(unary_echo_returns_the_message) {
     struct rpc_answer a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("hello"), NULL);
     ck_assert_int_eq(a.status.code, 0);
     ck_assert_str_eq(a.bytes, "hello");
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 0);
     ck_assert(fx.echo.deadline_ns == INT64_MAX);
 }
@@ -169,7 +169,7 @@ START_TEST(deadline_ends_the_call_on_both_sides) {
     ck_assert_int_eq(a.status.code, DEADLINE_EXCEEDED);
     ck_assert_int_ge(took_ns, 99000000);
     ck_assert_int_lt(took_ns, 1000000000);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 1);
     ck_assert_int_lt(llabs(fx.echo.deadline_ns - opts.deadline_ns), 20000000);
     opts.deadline_ns = 1; /* long past */
@@ -189,7 +189,7 @@ START_TEST(answer_after_the_call_ended_is_ignored) {
     ft_rpc_call_reply(call, ft_str_c("second"));
     ft_rpc_call_finish(call, INTERNAL, "third");
     ck_assert_int_eq(ft_rpc_call_send(call, ft_str_c("fourth")), FT_E_REQ_CANCELLED);
-    ck_assert(rpc_wait_int(&a.done, 1, 1000));
+    ck_assert(rpc_wait_int(&a.done, 1, 10000));
     ck_assert_int_eq(a.status.code, 0);
     ck_assert_str_eq(a.bytes, "first");
 }
@@ -235,7 +235,7 @@ START_TEST(calls_past_calls_max_are_exhausted_and_the_others_go_on) {
     a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("x"), NULL);
     ck_assert_int_eq(a.status.code, 0);
     for (int i = 0; i < 3; i++)
-        ck_assert(rpc_wait_int(&hanging[i].done, 1, 2000));
+        ck_assert(rpc_wait_int(&hanging[i].done, 1, 10000));
 }
 END_TEST
 
@@ -243,12 +243,12 @@ START_TEST(client_close_cancels_what_is_running) {
     struct rpc_answer a = {0};
     struct ft_err err = {0};
     ft_rpc_client_unary(fx.client, "/test.Echo/Hang", ft_str_c(""), NULL, rpc_answer_fn, &a, &err);
-    ck_assert(rpc_wait_int(&fx.echo.messages, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.messages, 1, 10000));
     ft_rpc_client_close(&fx.client);
     ck_assert_ptr_null(fx.client);
     ck_assert_int_eq(a.done, 1);
     ck_assert_int_eq(a.status.code, CANCELLED);
-    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 1000));
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
     ck_assert_int_eq(fx.echo.cancelled, 1);
     ck_assert_ptr_null(fx.echo.hanging);
 }
