@@ -1,13 +1,11 @@
-/* history_model: a stand-in for common/model whose logits are a hash of the whole history, read
- * back through the block tables. Any KV that is missing, stale, overwritten or another sequence's
- * changes every logit behind it.
- * Owns:    one number of KV for each position of the pool.
- * Runs in: tests of common/worker and the roles; replaces ft_model_* at link time.
- * Never:   looks at the worker's bookkeeping: it sees block tables and tokens, as a model does. */
+/* history_model: the hash model (support/hash_model.h) with logits that are a hash too.
+ * Owns:    counters.
+ * Runs in: tests of common/worker and the roles.
+ * Never:   agrees with another history. */
 #ifndef FT_TESTS_HISTORY_MODEL_H
 #define FT_TESTS_HISTORY_MODEL_H
 
-#include "common/model/model.h"
+#include <stdint.h>
 
 enum {
     HISTORY_VOCAB = 264,

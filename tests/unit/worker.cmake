@@ -4,7 +4,8 @@ ft_test(unit/test_kvseq.c LINK ft_kv)
 ft_test(unit/test_region.c LINK ft_ipc)
 
 # Roles over a model whose logits are a hash of the history; it stands in for ft_model_*.
-add_library(ft_test_worker_rig STATIC unit/worker_rig.c ipc/history_model.c)
+add_library(ft_test_worker_rig STATIC unit/worker_rig.c ipc/history_model.c
+            support/hash_model.c)
 target_compile_options(ft_test_worker_rig PRIVATE ${FT_WARNINGS})
 target_include_directories(ft_test_worker_rig PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(ft_test_worker_rig PUBLIC ft_test_support ft_worker)
