@@ -12,6 +12,7 @@
 #include "coordinator/service.h"
 
 #define MS 1000000
+#define WAITING_FOR_TARGET "waiting for the target worker"
 
 const char *co_app_mode(const struct co_app *app, const char **reason) {
     *reason = "";
@@ -50,7 +51,7 @@ static void start_serving(struct co_app *app) {
         stop_with(app, "start-failed", &err);
         return;
     }
-    app->serving = true;
+    co_readiness_serving(&app->readiness);
     const char *reason;
     const char *mode = co_app_mode(app, &reason);
     ft_info("serving listen %s speculation %s num_speculative_tokens %s drafter %s rule %s "
@@ -84,7 +85,7 @@ static enum ft_code on_described(void *user, struct co_peer *peer, struct ft_err
     enum ft_code code = is_target ? co_pair_target(app, co_peer_describe(peer), err)
                                   : co_pair_draft(app, co_peer_describe(peer), err);
     bool hopeless = code == FT_E_PROC_CONFIG || code == FT_E_PROC_MODEL || code == FT_E_PROC_MEMORY;
-    if (hopeless && !app->serving)
+    if (hopeless && !app->readiness.serving)
         stop_with(app, "start-failed", err);
     else if (hopeless)
         ft_error("worker-refused role %s reason %s", co_peer_role(peer), err->text);
@@ -98,11 +99,13 @@ static void on_up(void *user, struct co_peer *peer) {
             (unsigned long long)d->epoch, (int)d->model_dir.len, d->model_dir.ptr,
             (int)d->backend.len, d->backend.ptr);
     if (peer == app->target) {
-        app->target_lost = false;
         ft_rpc_timer_cancel(app->loop, &app->recovery_timer);
+        co_readiness_target_back(&app->readiness);
+        if (app->draft != NULL)
+            co_readiness_starting(&app->readiness, "waiting for the draft worker");
     }
     bool all_up = co_peer_up(app->target) && (app->draft == NULL || co_peer_up(app->draft));
-    if (!app->serving && all_up)
+    if (!app->readiness.serving && all_up)
         start_serving(app);
     co_round_kick(app);
 }
@@ -131,8 +134,12 @@ static void on_down(void *user, struct co_peer *peer, const char *why) {
         co_round_draft_down(app);
         return;
     }
-    if (!app->target_lost) {
-        app->target_lost = true;
+    bool lost_before = app->readiness.target_lost;
+    co_readiness_starting(&app->readiness, WAITING_FOR_TARGET);
+    char reason[FT_ERR_TEXT_MAX];
+    snprintf(reason, sizeof reason, "the target worker is lost: %s", why);
+    co_readiness_target_lost(&app->readiness, reason);
+    if (!lost_before) {
         ft_rpc_timer_set(app->loop, &app->recovery_timer,
                          ft_clock_now_ns() + (int64_t)app->config.target_recovery_timeout_ms * MS,
                          recovery_late, app);
@@ -175,11 +182,11 @@ static void on_signal(void *user, int signo) {
     struct co_app *app = user;
     if (signo == SIGHUP)
         return;
-    if (app->draining || !app->serving) { /* the second one means now */
+    if (app->readiness.draining || !app->readiness.serving) { /* the second one means now */
         ft_rpc_loop_stop(app->loop);
         return;
     }
-    app->draining = true;
+    co_readiness_drain(&app->readiness, "the service is shutting down");
     ft_info("draining signal %d running %d waiting %d timeout_ms %d", signo, app->n_running,
             app->n_queued, app->config.shutdown_timeout_ms);
     ft_rpc_server_drain(app->server);
@@ -235,6 +242,8 @@ static enum ft_code open_peer(struct co_app *app, const char *role, struct co_pe
 enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
     app->epoch = ft_clock_random_u64();
     app->started_ns = ft_clock_now_ns();
+    co_readiness_init(&app->readiness);
+    co_readiness_starting(&app->readiness, WAITING_FOR_TARGET);
     app->next_seq_id = 1;
     app->rule = ft_rule_find(app->config.rejection_sample_method);
     FT_ASSERT(app->rule != NULL); /* the parameter's choices are the rules that exist */

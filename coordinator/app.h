@@ -11,6 +11,7 @@
 #include "coordinator/drafting.h"
 #include "coordinator/peer.h"
 #include "coordinator/plan.h"
+#include "coordinator/readiness.h"
 #include "coordinator/request.h"
 #include "coordinator/stats.h"
 
@@ -95,9 +96,7 @@ struct co_app {
     struct co_released target_released, draft_released;
     uint64_t epoch;
     int64_t started_ns;
-    bool serving;     /* requests are taken */
-    bool draining;    /* SIGTERM came */
-    bool target_lost; /* the recovery timer runs */
+    struct co_readiness readiness;
     struct ft_rpc_timer startup_timer, recovery_timer, shutdown_timer;
     struct ft_rpc_timer backoff_timer; /* a request waits after its worker had no blocks for it */
     int exit_status;

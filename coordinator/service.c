@@ -21,10 +21,12 @@
 #define IDS_MAX 4194304
 
 static enum ft_code ready(const struct co_app *app, struct ft_err *err) {
-    if (app->draining)
-        return ft_err_set(err, FT_E_PEER_UNAVAILABLE, MODULE, "the service is shutting down");
-    if (!app->serving)
-        return ft_err_set(err, FT_E_PEER_UNAVAILABLE, MODULE, "the service is starting");
+    const struct co_readiness *readiness = &app->readiness;
+    if (readiness->state == CO_READINESS_DRAINING)
+        return ft_err_set(err, FT_E_PEER_UNAVAILABLE, MODULE, "%s", readiness->reason);
+    if (readiness->state == CO_READINESS_STARTING)
+        return ft_err_set(err, FT_E_PEER_UNAVAILABLE, MODULE, "the service is starting: %s",
+                          readiness->reason);
     return FT_OK;
 }
 

@@ -154,7 +154,7 @@ void world_start(struct world *world, uint64_t seed, const struct sim_opts *opts
     if (co_app_open(world->app, &err) != FT_OK)
         world_fail(world, "%s", err.text);
     ft_rpc_client_open(&world->client, world->outside, "unix:/sim/front", NULL, &err);
-    while (!world->app->serving)
+    while (!world->app->readiness.serving)
         if (!world_step(world) || world->app->exit_status != 0)
             world_fail(world, "the coordinator does not start");
 }
