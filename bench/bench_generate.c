@@ -128,7 +128,7 @@ static const struct ft_rpc_stream_handlers k_handlers = {.on_message = on_messag
 
 static void generate(struct ft_rpc_loop *loop, struct ft_rpc_client *client,
                      const struct config *config, const struct prompt *prompt, int k,
-                     struct run *run) {
+                     uint64_t seed, struct run *run) {
     struct ft_arena *arena = run->arena;
     memset(run, 0, sizeof *run);
     run->arena = arena;
@@ -140,7 +140,7 @@ static void generate(struct ft_rpc_loop *loop, struct ft_rpc_client *client,
                    .max_tokens = (uint32_t)config->max_tokens,
                    .ignore_eos = true,
                    .has_seed = true,
-                   .seed = 7},
+                   .seed = seed},
         .stream = true,
         .has_spec_enabled = true,
         .spec_enabled = k > 0,
@@ -208,12 +208,13 @@ static bool same_tokens(const struct run *run, const int32_t *ids, size_t n) {
 static void run_mixed(struct bench *bench) {
     const struct config *config = &bench->config;
     struct run *run = &bench->run;
-    generate(bench->loop, bench->client, config, &bench->prompts[0], 2, run); /* warm up */
+    generate(bench->loop, bench->client, config, &bench->prompts[0], 2, 0, run); /* warm up */
     for (int32_t repeat = 0; repeat < config->repeats; repeat++)
         for (size_t p = 0; p < bench->n_prompts; p++) {
             size_t n_plain = 0;
+            uint64_t seed = (uint64_t)repeat * bench->n_prompts + p; /* of every K alike */
             for (int32_t k = 0; k <= config->k_max; k++) {
-                generate(bench->loop, bench->client, config, &bench->prompts[p], k, run);
+                generate(bench->loop, bench->client, config, &bench->prompts[p], k, seed, run);
                 add_run(&bench->rows[k], run);
                 if (k == 0) {
                     n_plain = run->n_ids;
@@ -239,7 +240,7 @@ static void run_single(struct bench *bench, int32_t k) {
     static struct row row;
     for (size_t i = 0; row.steps < (uint64_t)bench->config.single_rounds && i < RUNS_MAX; i++) {
         generate(bench->loop, bench->client, &bench->config, &bench->prompts[i % bench->n_prompts],
-                 k, &bench->run);
+                 k, i, &bench->run);
         add_run(&row, &bench->run);
     }
     printf("K = %d alone, %llu rounds: %.1f tok/s\n", k, (unsigned long long)row.steps,

@@ -219,19 +219,9 @@ static void end_round(struct co_app *app) {
     }
 }
 
-/* A wake-up across cores costs more than a small model's step: while the draft computes, one core
- * is free to look for its reply; while the target does, none is. */
-static void spin_for_draft(struct co_app *app, bool on) {
-    int32_t spin_us = app->config.spin_us;
-    if (on && app->config.draft_spin_us > spin_us)
-        spin_us = app->config.draft_spin_us;
-    ft_rpc_loop_set_spin(app->loop, (int64_t)spin_us * 1000);
-}
-
 static void verify(struct co_app *app) {
     struct co_round *round = &app->round;
     round->phase = CO_ROUND_VERIFY;
-    spin_for_draft(app, false);
     drop_ended(round);
     co_drafting_verify_begins(app);
     co_plan_target(round->plans, round->n_entries, &app->pair.target_limits);
@@ -262,9 +252,7 @@ void co_round_kick(struct co_app *app) {
     round->phase = CO_ROUND_DRAFT;
     co_drafting_propose(app);
     plan_draft(app);
-    if (send_draft(app))
-        spin_for_draft(app, true);
-    else if (round->phase == CO_ROUND_DRAFT)
+    if (!send_draft(app) && round->phase == CO_ROUND_DRAFT)
         verify(app);
 }
 

@@ -67,18 +67,12 @@ void ft_rpc_loop_destroy(struct ft_rpc_loop **loop) {
     free(l);
 }
 
-void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {
-    loop->spin_ns = spin_ns;
-}
-
 /* Handle one event, or the timers that are due. false: deadline_ns came first. */
 static bool poll_once(struct ft_rpc_loop *loop, int64_t deadline_ns) {
     for (;;) {
         int64_t now_ns = ft_clock_now_ns();
-        if (ft_rpc_timers_run(&loop->timers, now_ns) > 0) {
-            loop->last_event_ns = ft_clock_now_ns();
+        if (ft_rpc_timers_run(&loop->timers, now_ns) > 0)
             return true;
-        }
         int64_t until_ns = ft_rpc_timers_next(&loop->timers);
         if (deadline_ns < until_ns)
             until_ns = deadline_ns;

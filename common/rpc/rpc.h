@@ -21,13 +21,13 @@ extern "C" {
 struct ft_rpc_loop;
 typedef void (*ft_rpc_fn)(void *user);
 
-/* One per process. spin_ns: busy-poll so long after the last event before blocking; 0 blocks at
- * once. Initialises gRPC. */
+/* One per process. spin_ns: so long after the last event (timers are none) look for the next one,
+ * giving the core to whoever wants it between looks, before blocking; 0 blocks at once. Initialises
+ * gRPC. */
 enum ft_code ft_rpc_loop_create(struct ft_rpc_loop **out, int64_t spin_ns, struct ft_err *err);
 /* Everything made on the loop must be closed before. gRPC stays up, and its threads asleep, until
  * the process ends. */
 void ft_rpc_loop_destroy(struct ft_rpc_loop **loop);
-void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns);
 
 /* Handle events until stop is called. */
 void ft_rpc_loop_run(struct ft_rpc_loop *loop);

@@ -14,13 +14,17 @@ static int g_n_order, g_order[4096];
 static int g_last[N_THREADS];
 static int g_n_signals, g_signals[3];
 
-static void create(void) {
+static void create_spinning(int64_t spin_ns) {
     struct ft_err err = {0};
     fx = (struct rpc_fixture){0};
     g_fired = g_n_order = g_n_signals = 0;
     memset(g_last, 0, sizeof g_last);
     ft_rpc_signals_block();
-    ck_assert_int_eq(ft_rpc_loop_create(&fx.loop, 0, &err), FT_OK);
+    ck_assert_int_eq(ft_rpc_loop_create(&fx.loop, spin_ns, &err), FT_OK);
+}
+
+static void create(void) {
+    create_spinning(0);
 }
 
 static void destroy(void) {
@@ -153,9 +157,9 @@ static void *post_later(void *user) {
 }
 
 START_TEST(post_wakes_a_blocked_loop) {
-    for (int spin_us = 0; spin_us <= 100000; spin_us += 100000) { /* blocked, and spinning */
-        g_fired = 0;
-        ft_rpc_loop_set_spin(fx.loop, (int64_t)spin_us * 1000);
+    for (int64_t spin_ns = 0; spin_ns <= 100000000; spin_ns += 100000000) {
+        ft_rpc_loop_destroy(&fx.loop);
+        create_spinning(spin_ns); /* blocked, and spinning */
         pthread_t thread;
         pthread_create(&thread, NULL, post_later, NULL);
         ck_assert_int_eq(ft_rpc_loop_step(fx.loop, INT64_MAX), 1);

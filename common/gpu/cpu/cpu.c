@@ -18,12 +18,18 @@ struct cpu_device {
     int64_t page_bytes;
     float *parts;            /* PARTS_BYTES, for attention that is cut by stretches */
     _Atomic int32_t *n_left; /* [PORTIONS_MAX] */
+    size_t placed_bytes;
 };
 
 /* Room for partial results of attention. An operation that needs more is not cut by stretches,
  * which is a matter of speed alone; it has work enough for many threads then. */
 #define PARTS_BYTES ((size_t)4 << 20)
 #define PORTIONS_MAX 8192
+
+/* Weights of more than this pass through the last-level cache in every step and find nothing of
+ * their own there: they are read so that they push out nobody else's, the draft's above all. A
+ * third of a common share of that cache; machines report it wrongly to their guests. */
+#define STREAMED_BYTES ((size_t)32 << 20)
 
 static struct cpu_device *of(struct ft_device *device) {
     return (struct cpu_device *)device;
@@ -78,7 +84,8 @@ static void cpu_linear(struct ft_device *device, const struct ft_op_linear *op) 
     }
     /* reading a weight costs as much as ten products with it */
     int64_t cost = (int64_t)FT_ISA_ROW_GROUP * op->n_in * (10 + op->n_rows) / 8;
-    ft_pool_run(of(device)->pool, of(device)->isa->linear, op, ft_isa_linear_items(op),
+    struct ft_isa_linear job = {op, of(device)->placed_bytes > STREAMED_BYTES};
+    ft_pool_run(of(device)->pool, of(device)->isa->linear, &job, ft_isa_linear_items(op),
                 grain(cost));
 }
 
@@ -255,6 +262,7 @@ static enum ft_code cpu_place(struct ft_device *device, const void *host, size_t
     uintptr_t page = (uintptr_t)of(device)->page_bytes, begin = (uintptr_t)host & ~(page - 1);
     uintptr_t end = (uintptr_t)host + bytes;
     (void)madvise((void *)begin, end - begin, MADV_POPULATE_READ);
+    of(device)->placed_bytes += bytes;
     *out = host;
     return FT_OK;
 }

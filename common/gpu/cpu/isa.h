@@ -20,7 +20,7 @@ struct ft_isa {
     const char *name;
     ft_pool_fn gather;    /* struct ft_op_gather; an item is a row */
     ft_pool_fn rmsnorm;   /* struct ft_op_rmsnorm; a row */
-    ft_pool_fn linear;    /* struct ft_op_linear; see ft_isa_linear_items */
+    ft_pool_fn linear;    /* struct ft_isa_linear; see ft_isa_linear_items */
     ft_pool_fn rope;      /* struct ft_op_rope; see ft_isa_rope_items */
     ft_pool_fn attention; /* struct ft_isa_attention; see ft_isa_span_items */
 };
@@ -29,6 +29,12 @@ extern const struct ft_isa ft_isa_avx512, ft_isa_avx2, ft_isa_portable;
 
 /* Instruction sets this machine can run, fastest first; NULL past the last. */
 const struct ft_isa *ft_isa_at(size_t idx);
+
+/* A matrix product as its kernel gets it. */
+struct ft_isa_linear {
+    const struct ft_op_linear *op;
+    bool streamed; /* the weights will have left every cache before they are read again */
+};
 
 /* Output rows that a linear kernel computes together. */
 #define FT_ISA_ROW_GROUP 4
