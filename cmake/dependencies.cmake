@@ -8,6 +8,7 @@ function(ft_pkg target module)
   target_link_libraries(${target} INTERFACE PkgConfig::${target})
 endfunction()
 
+ft_pkg(ft_inih inih)
 ft_pkg(ft_jansson jansson)
 ft_pkg(ft_pcre2 libpcre2-8)
 ft_pkg(ft_utf8proc libutf8proc)
