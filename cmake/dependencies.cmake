@@ -7,7 +7,7 @@ function(ft_static target module)
   pkg_check_modules(${target}_S REQUIRED ${module})
   set(archives)
   foreach(name ${${target}_S_STATIC_LIBRARIES})
-    if(name MATCHES "^(m|dl|rt|pthread|c)$") # parts of the C library
+    if(name MATCHES "^(m|dl|rt|pthread|c|atomic)$") # parts of the C library, and of gcc
       continue()
     endif()
     find_library(archive_${name} NAMES lib${name}.a PATHS ${${target}_S_STATIC_LIBRARY_DIRS} REQUIRED)

@@ -1,6 +1,7 @@
 /* config check and config show: each process reads its section itself, so that what is checked is
  * what will run; here its values are looked at together. */
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,7 +14,7 @@
 #include "foretokenctl/print.h"
 #include "foretokenctl/process.h"
 
-#define DEFAULT_FILE "/etc/foretoken/foretoken.conf"
+#define SYSTEM_FILE "/etc/foretoken/foretoken.conf"
 #define SOCKET_PATH_MAX 107  /* of sockaddr_un, its NUL apart */
 #define OUTPUT_MAX (1 << 20) /* of a process that is asked for its settings */
 #define TOKENIZER_MAX ((size_t)64 << 20)
@@ -319,8 +320,23 @@ static int print(const struct check *check, bool show, bool json) {
     return status == CTL_EXIT_OK && !ok ? CTL_EXIT_CONFIG : status;
 }
 
+/* Of an installation elsewhere than in /usr: the file of its own prefix. */
+static const char *default_file(void) {
+    static char path[PATH_MAX + 64];
+    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    for (int up = 0; n > 0 && up < 2; up++) { /* PREFIX/bin/foretokenctl */
+        while (n > 0 && path[n - 1] != '/')
+            n--;
+        n--;
+    }
+    if (n <= 0)
+        return SYSTEM_FILE;
+    snprintf(path + n, sizeof path - (size_t)n, "%s", SYSTEM_FILE);
+    return access(path, F_OK) == 0 ? path : SYSTEM_FILE;
+}
+
 int ctl_config_run(struct ctl_options *opts) {
-    struct check check = {.file = DEFAULT_FILE};
+    struct check check = {.file = default_file()};
     bool is_show = opts->n_words > 1 && ft_str_eq(opts->words[1], ft_str_c("show"));
     bool is_check = opts->n_words > 1 && ft_str_eq(opts->words[1], ft_str_c("check"));
     if ((!is_show && !is_check) || opts->n_words > 3)
