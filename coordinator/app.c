@@ -180,8 +180,11 @@ static void watch_drain(void *user) {
 
 static void on_signal(void *user, int signo) {
     struct co_app *app = user;
-    if (signo == SIGHUP)
+    if (signo == SIGHUP) {
+        co_supervise_reload(&app->supervise);
         return;
+    }
+    co_supervise_stopping(app);
     if (app->readiness.draining || !app->readiness.serving) { /* the second one means now */
         ft_rpc_loop_stop(app->loop);
         return;
@@ -212,6 +215,7 @@ void co_app_close(struct co_app *app) {
     ft_rpc_timer_cancel(app->loop, &app->recovery_timer);
     ft_rpc_timer_cancel(app->loop, &app->shutdown_timer);
     ft_rpc_timer_cancel(app->loop, &app->backoff_timer);
+    co_supervise_close(&app->supervise);
     ft_rpc_server_close(&app->server, 200 * MS);
     co_peer_close(&app->target);
     co_peer_close(&app->draft);
@@ -250,6 +254,8 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
     enum ft_code code = ft_rpc_loop_create(&app->loop, (int64_t)app->config.spin_us * 1000, err);
     if (code == FT_OK)
         code = ft_rpc_loop_on_signal(app->loop, on_signal, app, err);
+    if (code == FT_OK)
+        code = co_supervise_open(&app->supervise, app, err);
     if (code != FT_OK)
         return code;
     struct ft_rpc_server_opts opts = {

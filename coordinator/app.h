@@ -14,6 +14,7 @@
 #include "coordinator/readiness.h"
 #include "coordinator/request.h"
 #include "coordinator/stats.h"
+#include "coordinator/supervise.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -97,6 +98,8 @@ struct co_app {
     uint64_t epoch;
     int64_t started_ns;
     struct co_readiness readiness;
+    struct co_config_sources sources; /* of config, for a reload */
+    struct co_supervise supervise;
     struct ft_rpc_timer startup_timer, recovery_timer, shutdown_timer;
     struct ft_rpc_timer backoff_timer; /* a request waits after its worker had no blocks for it */
     int exit_status;

@@ -1,12 +1,16 @@
 #include "coordinator/config.h"
 
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "common/base/settings.h"
 
 #define MODULE "config"
 
-static const struct ft_param k_rows[] = {
-#define X(name, type, kind, unit, min, max, def, choices, help)                                    \
+#define ROW(name, kind, unit, min, max, def, choices, help, live, argv_only)                       \
     {                                                                                              \
         #name,                                                                                     \
         FT_PARAM_##kind,                                                                           \
@@ -15,9 +19,18 @@ static const struct ft_param k_rows[] = {
         max,                                                                                       \
         def,                                                                                       \
         choices,                                                                                   \
-        false,                                                                                     \
+        live,                                                                                      \
         offsetof(struct co_config, name),                                                          \
-        help},
+        help,                                                                                      \
+        argv_only,                                                                                 \
+    },
+static const struct ft_param k_rows[] = {
+#define X(name, type, kind, unit, min, max, def, choices, help)                                    \
+    ROW(name, kind, unit, min, max, def, choices, help, false, false)
+#define LIVE(name, type, kind, unit, min, max, def, choices, help)                                 \
+    ROW(name, kind, unit, min, max, def, choices, help, true, false)
+#define ARGV(name, type, kind, unit, min, max, def, choices, help)                                 \
+    ROW(name, kind, unit, min, max, def, choices, help, false, true)
 #include "coordinator/params.def"
 #undef X
 };
@@ -104,24 +117,65 @@ static enum ft_code check(struct co_config *c, struct ft_err *err) {
     return check_synthetic(c, err);
 }
 
-enum ft_code co_config_parse(struct co_config *config, int argc, char **argv, struct ft_err *err) {
-    memset(config, 0, sizeof *config);
-    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
-        config->version = true;
+/* Files that the coordinator itself opens later. */
+static enum ft_code check_files(const struct co_config *c, struct ft_err *err) {
+    char path[FT_PARAM_STR_MAX + 32];
+    snprintf(path, sizeof path, "%s/tokenizer.json", c->tokenizer);
+    if (c->tokenizer[0] != 0 && access(path, R_OK) != 0)
+        return ft_err_set_os(err, FT_E_PROC_CONFIG, errno, MODULE,
+                             "tokenizer is '%s': cannot read %s", c->tokenizer, path);
+    if (c->drafter_text[0] != 0 && access(c->drafter_text, R_OK) != 0)
+        return ft_err_set_os(err, FT_E_PROC_CONFIG, errno, MODULE,
+                             "drafter_text is '%s': cannot be read", c->drafter_text);
+    return FT_OK;
+}
+
+/* Values that are right one by one may not be so together. */
+static enum ft_code check_all(struct co_config *config, const struct ft_settings *settings,
+                              struct ft_err *err) {
+    enum ft_code code = check(config, err);
+    if (code == FT_OK)
+        code = check_files(config, err);
+    if (code == FT_OK)
         return FT_OK;
-    }
-    enum ft_code code = ft_param_defaults(&k_table, config, err);
-    if (code != FT_OK)
-        return code;
-    struct ft_param_args args = {
-        .argc = argc,
-        .argv = argv,
+    ft_settings_blame(settings, err);
+    if (settings->on_problem != NULL)
+        settings->on_problem(settings->user, err);
+    return code;
+}
+
+enum ft_code co_config_read(struct co_config *config, const struct co_config_sources *sources,
+                            struct ft_err *err) {
+    struct ft_settings settings = {
+        .table = &k_table,
+        .values = config,
+        .section = "coordinator",
         .usage = "foretoken-coordinator --target_endpoint unix:PATH [--draft_endpoint unix:PATH] "
                  "[--key value ...]",
+        .argc = sources->argc,
+        .argv = sources->argv,
+        .envp = sources->envp,
+        .on_problem = sources->on_problem,
+        .user = sources->user,
     };
-    code = ft_param_parse(&k_table, config, &args, err);
-    if (code != FT_OK)
+    memset(config, 0, sizeof *config);
+    enum ft_code code = ft_settings_read(&settings, err);
+    config->help = settings.help;
+    config->version = settings.version;
+    config->checked = settings.check;
+    if (code != FT_OK || settings.help || settings.version)
         return code;
-    config->help = args.help;
-    return config->help ? FT_OK : check(config, err);
+    code = check_all(config, &settings, err);
+    if (code == FT_OK && settings.check)
+        ft_settings_print(&settings, stdout);
+    return code;
+}
+
+enum ft_code co_config_parse(struct co_config *config, int argc, char **argv, struct ft_err *err) {
+    return co_config_read(config, &(struct co_config_sources){.argc = argc, .argv = argv}, err);
+}
+
+int32_t co_config_reload(struct co_config *config, const struct co_config *fresh,
+                         ft_param_change_fn on_change, void *user) {
+    return ft_param_reload(&k_table, config, fresh, on_change, user);
 }

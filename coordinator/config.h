@@ -1,6 +1,6 @@
 /* config: the coordinator's parameters, from the table in params.def.
  * Owns:    nothing; plain data.
- * Runs in: coordinator; at start.
+ * Runs in: coordinator; at start and on reload.
  * Never:   accepts an unknown key or a value out of range. */
 #ifndef CO_CONFIG_H
 #define CO_CONFIG_H
@@ -28,10 +28,30 @@ struct co_config {
     size_t n_synthetic_rates;
     bool help; /* --help was given and answered */
     bool version;
+    bool checked; /* --check-config was given and answered */
 };
 
-/* Defaults, then the command line, then checks across parameters. fail FT_E_PROC_CONFIG */
+/* Where the parameters come from: common/base/settings.h. */
+struct co_config_sources {
+    int argc;
+    char **argv, **envp; /* envp NULL: no environment */
+    /* NULL, or told of each problem while the reading goes on to the next */
+    void (*on_problem)(void *user, const struct ft_err *err);
+    void *user;
+};
+
+/* Defaults, file, environment and command line, then checks across parameters, then that the files
+ * which they name are there. With --check-config prints what is in force.
+ * fail FT_E_PROC_CONFIG */
+enum ft_code co_config_read(struct co_config *config, const struct co_config_sources *sources,
+                            struct ft_err *err);
+/* The same of a command line alone. */
 enum ft_code co_config_parse(struct co_config *config, int argc, char **argv, struct ft_err *err);
+
+/* Copy what is reloadable and differs from fresh, which co_config_read has filled; on_change is
+ * told of all that differs. Returns how many keep their value until a restart. */
+int32_t co_config_reload(struct co_config *config, const struct co_config *fresh,
+                         ft_param_change_fn on_change, void *user);
 
 #ifdef __cplusplus
 }

@@ -4,20 +4,35 @@
 #include <sys/prctl.h>
 
 #include "common/base/log.h"
+#include "common/base/settings.h"
+#include "common/base/supervisor.h"
 #include "coordinator/app.h"
 
-int main(int argc, char **argv) {
+static void print_problem(void *user, const struct ft_err *err) {
+    (void)user;
+    fprintf(stderr, "foretoken-coordinator: %s\n", err->text);
+}
+
+int main(int argc, char **argv, char **envp) {
     static struct co_app app;
     struct ft_err err = {0};
     ft_log_init("coordinator", FT_LOG_INFO);
-    enum ft_code code = co_config_parse(&app.config, argc, argv, &err);
-    if (code != FT_OK) {
-        fprintf(stderr, "foretoken-coordinator: %s\n", err.text);
+    const char *trouble = ft_supervisor_open(envp);
+    if (*trouble != 0)
+        ft_warn("supervisor reason %s", trouble);
+    bool checks =
+        ft_settings_wants_check(argc, argv); /* then every problem is told, not the first alone */
+    app.sources = (struct co_config_sources){argc, argv, envp, checks ? print_problem : NULL, NULL};
+    enum ft_code code = co_config_read(&app.config, &app.sources, &err);
+    if (code != FT_OK && ft_supervisor_has_journal())
+        ft_error("start-failed reason %s", err.text);
+    else if (code != FT_OK && !checks)
+        print_problem(NULL, &err);
+    if (code != FT_OK)
         return ft_code_exit_status(code);
-    }
     if (app.config.version)
         printf("foretoken-coordinator %s\n", CO_VERSION);
-    if (app.config.version || app.config.help)
+    if (app.config.version || app.config.help || app.config.checked)
         return 0;
     enum ft_log_level level = FT_LOG_INFO;
     ft_log_parse_level(app.config.log_level, &level);

@@ -351,6 +351,10 @@ enum ft_code co_peer_step(struct co_peer *peer, struct ft_wire_step *step) {
     return FT_OK;
 }
 
+void co_peer_set_step_timeout(struct co_peer *peer, int32_t timeout_ms) {
+    peer->opts.step_timeout_ms = timeout_ms;
+}
+
 bool co_peer_busy(const struct co_peer *peer) {
     return peer != NULL && peer->step_id != 0;
 }

@@ -58,6 +58,8 @@ const char *co_peer_trouble(const struct co_peer *peer); /* why it is not up, ""
  * fail FT_E_PEER_UNAVAILABLE: not up */
 enum ft_code co_peer_step(struct co_peer *peer, struct ft_wire_step *step);
 bool co_peer_busy(const struct co_peer *peer);
+/* Of the next step on. */
+void co_peer_set_step_timeout(struct co_peer *peer, int32_t timeout_ms);
 /* The worker broke the protocol: drop it; it is tried again. */
 void co_peer_fail(struct co_peer *peer, const char *why);
 

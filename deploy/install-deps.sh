@@ -3,21 +3,25 @@
 #
 #   deploy/install-deps.sh               what the build needs
 #   deploy/install-deps.sh --with-tests  what the tests need as well
+#   deploy/install-deps.sh --with-boot   what packages and the test of the booted system need as well
 #   deploy/install-deps.sh --list        print the missing ones, install nothing
 set -eu
 
 build="gcc libc6-dev cmake ninja-build pkg-config libgrpc-dev libprotobuf-c-dev
-    protobuf-c-compiler protobuf-compiler libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev"
-tests="check python3 python3-grpcio python3-grpc-tools python3-protobuf valgrind"
+    protobuf-c-compiler protobuf-compiler libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev
+    libssl-dev"
+tests="check python3 python3-grpcio python3-grpc-tools python3-protobuf valgrind systemd groff-base"
+boot="dpkg-dev file debootstrap systemd-container util-linux"
 
 wanted=$build
 list=
 for arg; do
     case $arg in
-    --with-tests) wanted="$build $tests" ;;
+    --with-tests) wanted="$wanted $tests" ;;
+    --with-boot) wanted="$wanted $boot" ;;
     --list) list=1 ;;
     *)
-        echo "usage: $0 [--with-tests] [--list]" >&2
+        echo "usage: $0 [--with-tests] [--with-boot] [--list]" >&2
         exit 64
         ;;
     esac

@@ -17,6 +17,7 @@ const char ctl_exit_help[] =
     "  75  try again: too much load, past the deadline, or cancelled\n"
     "  76  the service answered something else than its protocol says\n"
     "  77  not permitted\n"
+    "  78  foretoken.conf cannot be used\n"
     "  130 interrupted; a signal N in general: 128 + N\n";
 
 int ctl_exit_because(enum ctl_exit status, const char *text) {

@@ -25,6 +25,7 @@ enum ctl_exit {
     CTL_EXIT_AGAIN = 75,
     CTL_EXIT_PROTOCOL = 76,
     CTL_EXIT_DENIED = 77,
+    CTL_EXIT_CONFIG = 78,
     CTL_EXIT_SIGNAL = 128 /* + the signal */
 };
 

@@ -27,8 +27,9 @@ enum ctl_command {
     CTL_INPUT = CTL_GENERATE | CTL_TOKENIZE,
     CTL_REQUEST = CTL_GENERATE | CTL_BATCH,
     CTL_BENCH = 64,
-    CTL_ALL = 127,
-    CTL_GLOBAL = 128 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
+    CTL_CONFIG = 1 << 20,
+    CTL_ALL = (1 << 24) - 1,
+    CTL_GLOBAL = 1 << 24 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
 };
 
 struct ctl_options {

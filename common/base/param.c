@@ -1,6 +1,7 @@
 #include "common/base/param.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -152,6 +153,12 @@ enum ft_code ft_param_defaults(const struct ft_param_table *table, void *values,
     return FT_OK;
 }
 
+const struct ft_param *ft_param_find(const struct ft_param_table *table, const char *name) {
+    char key[NAME_MAX_LEN + 1];
+    canonical(key, name, strlen(name));
+    return find(table, key);
+}
+
 enum ft_code ft_param_set(const struct ft_param_table *table, void *values, const char *name,
                           const char *text, struct ft_err *err) {
     char key[NAME_MAX_LEN + 1];
@@ -162,15 +169,24 @@ enum ft_code ft_param_set(const struct ft_param_table *table, void *values, cons
     return set_row(row, values, text, err);
 }
 
+static enum ft_code set_told(const struct ft_param *row, void *values, const char *text,
+                             const struct ft_param_args *args, struct ft_err *err) {
+    enum ft_code code = set_row(row, values, text, err);
+    if (code == FT_OK && args->on_set != NULL)
+        args->on_set(args->user, row);
+    return code;
+}
+
 static enum ft_code set_pair(const struct ft_param_table *table, void *values, const char *pair,
-                             struct ft_err *err) {
+                             const struct ft_param_args *args, struct ft_err *err) {
     const char *eq = strchr(pair, '=');
     if (eq == NULL)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "--set takes key=value, got '%.80s'",
                           pair);
     char key[NAME_MAX_LEN + 1];
     canonical(key, pair, (size_t)(eq - pair));
-    return ft_param_set(table, values, key, eq + 1, err);
+    const struct ft_param *row = find(table, key);
+    return row == NULL ? unknown(table, key, err) : set_told(row, values, eq + 1, args, err);
 }
 
 /* One option at argv[*i]; moves *i past a value taken from the next argument. */
@@ -185,20 +201,21 @@ static enum ft_code parse_option(const struct ft_param_table *table, void *value
     if (!is_set && row == NULL && eq == NULL && strncmp(key, "no_", 3) == 0) {
         row = find(table, key + 3);
         if (row != NULL && row->kind == FT_PARAM_BOOL)
-            return set_row(row, values, "false", err);
+            return set_told(row, values, "false", args, err);
         row = NULL;
     }
     if (!is_set && row == NULL)
         return unknown(table, key, err);
     if (row != NULL && row->kind == FT_PARAM_BOOL && eq == NULL)
-        return set_row(row, values, "true", err);
+        return set_told(row, values, "true", args, err);
     const char *value = eq != NULL ? eq + 1 : NULL;
     if (value == NULL) {
         if (*i + 1 >= args->argc)
             return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "--%s needs a value", option);
         value = args->argv[++*i];
     }
-    return is_set ? set_pair(table, values, value, err) : set_row(row, values, value, err);
+    return is_set ? set_pair(table, values, value, args, err)
+                  : set_told(row, values, value, args, err);
 }
 
 enum ft_code ft_param_parse(const struct ft_param_table *table, void *values,
@@ -240,4 +257,93 @@ void ft_param_print(const struct ft_param_table *table, FILE *out) {
                     row->unit);
         fprintf(out, "default %s]\n", row->default_value[0] ? row->default_value : "none");
     }
+}
+
+/* A text of ours for roff: nothing in it may be taken for a request or an escape. */
+static void print_roff_text(const char *text, FILE *out) {
+    for (const char *at = text; *at != 0; at++) {
+        if (*at == '\\')
+            fputs("\\e", out);
+        else if (*at == '-')
+            fputs("\\-", out);
+        else if ((*at == '.' || *at == '\'') && at == text)
+            fprintf(out, "\\&%c", *at);
+        else
+            fputc(*at, out);
+    }
+}
+
+static const char *roff_value(const struct ft_param *row) {
+    static const char *const names[] = {"N", "N", "X", "true|false", "TEXT", "BYTES"};
+    return row->choices != NULL ? row->choices : names[row->kind];
+}
+
+static void print_roff_row(const struct ft_param *row, enum ft_param_roff what, FILE *out) {
+    bool number = row->kind != FT_PARAM_BOOL && row->kind != FT_PARAM_STR;
+    fputs(".TP\n\\fB", out);
+    print_roff_text(what == FT_PARAM_ROFF_OPTIONS ? "--" : "", out);
+    print_roff_text(row->name, out);
+    fputs(what == FT_PARAM_ROFF_OPTIONS ? "\\fR \\fI" : "\\fR = \\fI", out);
+    print_roff_text(roff_value(row), out);
+    fputs("\\fR\n", out);
+    print_roff_text(row->help, out);
+    fputs(".\n", out);
+    if (number)
+        fprintf(out, "From %.15g to %.15g%s%s.\n", row->min, row->max, row->unit[0] ? " " : "",
+                row->unit);
+    fputs("Default: ", out);
+    print_roff_text(row->default_value[0] ? row->default_value : "none", out);
+    fprintf(out, ".%s\n", row->reloadable ? " Reloadable." : "");
+}
+
+void ft_param_print_roff(const struct ft_param_table *table, enum ft_param_roff what, FILE *out) {
+    for (size_t i = 0; i < table->n_rows; i++)
+        if (what == FT_PARAM_ROFF_OPTIONS || !table->rows[i].argv_only)
+            print_roff_row(&table->rows[i], what, out);
+}
+
+void ft_param_format(const struct ft_param *row, const void *values, char out[FT_PARAM_STR_MAX]) {
+    const void *slot = (const char *)values + row->offset;
+    switch (row->kind) {
+    case FT_PARAM_I32:
+        snprintf(out, FT_PARAM_STR_MAX, "%" PRId32, *(const int32_t *)slot);
+        return;
+    case FT_PARAM_I64:
+    case FT_PARAM_SIZE:
+        snprintf(out, FT_PARAM_STR_MAX, "%" PRId64, *(const int64_t *)slot);
+        return;
+    case FT_PARAM_F64: {
+        double value = *(const double *)slot;
+        snprintf(out, FT_PARAM_STR_MAX, "%.15g", value);
+        if (strtod(out, NULL) != value)
+            snprintf(out, FT_PARAM_STR_MAX, "%.17g", value);
+        return;
+    }
+    case FT_PARAM_BOOL:
+        snprintf(out, FT_PARAM_STR_MAX, "%s", *(const bool *)slot ? "true" : "false");
+        return;
+    case FT_PARAM_STR:
+        snprintf(out, FT_PARAM_STR_MAX, "%s", (const char *)slot);
+        return;
+    }
+}
+
+int32_t ft_param_reload(const struct ft_param_table *table, void *values, const void *fresh,
+                        ft_param_change_fn on_change, void *user) {
+    int32_t n_kept = 0;
+    for (size_t i = 0; i < table->n_rows; i++) {
+        const struct ft_param *row = &table->rows[i];
+        char before[FT_PARAM_STR_MAX], after[FT_PARAM_STR_MAX];
+        struct ft_err err;
+        ft_param_format(row, values, before);
+        ft_param_format(row, fresh, after);
+        if (strcmp(before, after) == 0)
+            continue;
+        on_change(user, row, before, after);
+        if (!row->reloadable)
+            n_kept++;
+        else
+            FT_ASSERT(set_row(row, values, after, &err) == FT_OK); /* it was read from a text */
+    }
+    return n_kept;
 }

@@ -36,9 +36,10 @@ struct ft_param {
     double min, max;           /* numbers; ignored for BOOL and STR */
     const char *default_value; /* text, parsed like any other */
     const char *choices;       /* STR: "a|b|c" or NULL for any */
-    bool reloadable;
-    size_t offset; /* of the value in the caller's struct */
+    bool reloadable;           /* may change while the process runs */
+    size_t offset;             /* of the value in the caller's struct */
     const char *help;
+    bool argv_only; /* of one start alone: refused in a file and in the environment */
 };
 
 struct ft_param_table {
@@ -65,12 +66,32 @@ struct ft_param_args {
     int n_rest;        /* out */
     bool help;         /* out */
     const char *usage; /* printed before the table */
+    /* May be NULL: told of each row that was set. */
+    void (*on_set)(void *user, const struct ft_param *row);
+    void *user;
 };
 enum ft_code ft_param_parse(const struct ft_param_table *table, void *values,
                             struct ft_param_args *args, struct ft_err *err);
 
 /* Print the table as --help shows it. */
 void ft_param_print(const struct ft_param_table *table, FILE *out);
+/* The same as paragraphs of a man page: "--" before each name, or keys of the file, without those
+ * that it may not hold. */
+enum ft_param_roff { FT_PARAM_ROFF_OPTIONS, FT_PARAM_ROFF_KEYS };
+void ft_param_print_roff(const struct ft_param_table *table, enum ft_param_roff what, FILE *out);
+
+/* The row of a name, '-' and '_' the same; NULL when there is none. */
+const struct ft_param *ft_param_find(const struct ft_param_table *table, const char *name);
+/* A value as text that ft_param_set reads back as the same. */
+void ft_param_format(const struct ft_param *row, const void *values, char out[FT_PARAM_STR_MAX]);
+
+/* Copy from fresh what differs and is reloadable; on_change is told of every row that differs,
+ * with both values as texts, before it is copied. Returns how many differ and are not reloadable.
+ */
+typedef void (*ft_param_change_fn)(void *user, const struct ft_param *row, const char *now,
+                                   const char *fresh);
+int32_t ft_param_reload(const struct ft_param_table *table, void *values, const void *fresh,
+                        ft_param_change_fn on_change, void *user);
 
 #ifdef __cplusplus
 }

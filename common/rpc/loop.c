@@ -67,6 +67,10 @@ void ft_rpc_loop_destroy(struct ft_rpc_loop **loop) {
     free(l);
 }
 
+void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {
+    loop->spin_ns = spin_ns;
+}
+
 /* Handle one event, or the timers that are due. false: deadline_ns came first. */
 static bool poll_once(struct ft_rpc_loop *loop, int64_t deadline_ns) {
     for (;;) {

@@ -1,7 +1,7 @@
 /* params: command-line parameters of a worker.
  * Owns:    nothing; plain data.
- * Runs in: draft_worker, target_worker; at start.
- * Never:   changes after start: a worker reloads nothing. */
+ * Runs in: draft_worker, target_worker; loop thread only.
+ * Never:   changes after start, but for the rows that are reloadable. */
 #ifndef FT_WORKER_PARAMS_H
 #define FT_WORKER_PARAMS_H
 
@@ -30,18 +30,26 @@ struct ft_worker_params {
 
 /* One row of a .def file; the roles build their table of it:
  *     #define X FT_WORKER_PARAM_ROW
+ *     #define ARGV FT_WORKER_PARAM_ARGV
  *     #include "common/worker/params.def" */
+#define FT_WORKER_PARAM_AS(name, kind, unit, min, max, def, choices, reloadable, help, argv_only)  \
+    {                                                                                              \
+        #name,                                                                                     \
+        FT_PARAM_##kind,                                                                           \
+        unit,                                                                                      \
+        min,                                                                                       \
+        max,                                                                                       \
+        def,                                                                                       \
+        choices,                                                                                   \
+        reloadable,                                                                                \
+        offsetof(struct ft_worker_params, name),                                                   \
+        help,                                                                                      \
+        argv_only,                                                                                 \
+    },
 #define FT_WORKER_PARAM_ROW(name, kind, unit, min, max, def, choices, reloadable, help)            \
-    {#name,                                                                                        \
-     FT_PARAM_##kind,                                                                              \
-     unit,                                                                                         \
-     min,                                                                                          \
-     max,                                                                                          \
-     def,                                                                                          \
-     choices,                                                                                      \
-     reloadable,                                                                                   \
-     offsetof(struct ft_worker_params, name),                                                      \
-     help},
+    FT_WORKER_PARAM_AS(name, kind, unit, min, max, def, choices, reloadable, help, false)
+#define FT_WORKER_PARAM_ARGV(name, kind, unit, min, max, def, choices, reloadable, help)           \
+    FT_WORKER_PARAM_AS(name, kind, unit, min, max, def, choices, reloadable, help, true)
 
 #ifdef __cplusplus
 }

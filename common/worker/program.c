@@ -8,40 +8,140 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-#include "common/rpc/rpc.h"
+#include "common/base/file.h"
+#include "common/base/settings.h"
+#include "common/base/supervisor.h"
+#include "common/rpc/watchdog.h"
 #include "common/worker/service.h"
 
 #define MODULE "program"
 
-static void on_signal(void *user, int signo) {
-    if (signo != SIGHUP) /* there is nothing to reload */
-        ft_rpc_loop_stop(user);
+/* systemd's patience until a load first says how far it is. */
+#define LOAD_GRACE_US 600000000LL
+
+struct running {
+    const struct ft_program *program;
+    const struct ft_program_args *args;
+    struct ft_worker_params params;
+    struct ft_rpc_loop *loop;
+};
+
+/* ---- parameters ----------------------------------------------------------------------------- */
+
+static enum ft_code check_model(const struct ft_worker_params *params, struct ft_err *err) {
+    static const char *const files[] = {"config.json", "tokenizer.json"};
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        char path[2 * FT_PARAM_STR_MAX];
+        enum ft_code code = ft_file_join(path, sizeof path, params->model, files[i], err);
+        if (code != FT_OK)
+            return code;
+        if (access(path, R_OK) != 0)
+            return ft_err_set_os(err, FT_E_PROC_MODEL, errno, MODULE,
+                                 "model is '%s': cannot read %s", params->model, path);
+    }
+    return FT_OK;
 }
 
-static bool wants_version(int argc, char **argv) {
-    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-        if (strcmp(argv[i], "--version") == 0)
-            return true;
-    return false;
+static enum ft_code check(const struct ft_worker_params *params, bool files, struct ft_err *err) {
+    if (params->listen[0] == 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "listen is not set: give --listen unix:PATH");
+    if (params->model[0] == 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
+    return files ? check_model(params, err) : FT_OK;
 }
 
-static enum ft_code parse(const struct ft_program *program, int argc, char **argv,
-                          struct ft_worker_params *params, bool *help, struct ft_err *err) {
-    struct ft_param_args args = {.argc = argc, .argv = argv, .usage = program->usage};
-    enum ft_code code = ft_param_defaults(&program->params, params, err);
-    if (code == FT_OK)
-        code = ft_param_parse(&program->params, params, &args, err);
-    if (code != FT_OK)
+static void print_problem(void *user, const struct ft_err *err) {
+    const struct ft_program *program = user;
+    fprintf(stderr, "%s: %s\n", program->name, err->text);
+}
+
+/* Parameters from all their sources; *done when they were all that was asked for. */
+static enum ft_code read_params(const struct running *running, struct ft_worker_params *params,
+                                bool *done, struct ft_err *err) {
+    const struct ft_program *program = running->program;
+    struct ft_settings settings = {
+        .table = &program->params,
+        .values = params,
+        .section = program->section,
+        .usage = program->usage,
+        .argc = running->args->argc,
+        .argv = running->args->argv,
+        .envp = running->args->envp,
+        .user = (void *)(uintptr_t)program,
+    };
+    memset(params, 0, sizeof *params);
+    if (ft_settings_wants_check(settings.argc, settings.argv))
+        settings.on_problem = print_problem;
+    enum ft_code code = ft_settings_read(&settings, err);
+    *done = settings.help || settings.version || settings.check;
+    if (settings.version)
+        printf("%s %s\n", program->name, FT_VERSION);
+    if (code != FT_OK || settings.help || settings.version)
         return code;
-    *help = args.help;
+    code = check(params, settings.check, err);
+    if (code != FT_OK) {
+        ft_settings_blame(&settings, err);
+        if (settings.on_problem != NULL)
+            settings.on_problem(settings.user, err);
+    } else if (settings.check) {
+        ft_settings_print(&settings, stdout);
+    }
+    return code;
+}
+
+static void set_log_level(const struct ft_worker_params *params) {
     enum ft_log_level level;
     if (ft_log_parse_level(params->log_level, &level))
         ft_log_set_level(level);
-    if (!args.help && params->listen[0] == 0)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                          "listen is not set: give --listen unix:PATH");
-    return FT_OK;
 }
+
+/* ---- reload --------------------------------------------------------------------------------- */
+
+static void say_change(void *user, const struct ft_param *row, const char *now, const char *fresh) {
+    const struct running *running = user;
+    char line[2 * FT_PARAM_STR_MAX + 128];
+    if (row->reloadable)
+        snprintf(line, sizeof line, "reloaded key %s from \"%s\" to \"%s\"", row->name, now, fresh);
+    else
+        snprintf(line, sizeof line,
+                 "reload-refused key %s running \"%s\" configured \"%s\" reason it takes a restart",
+                 row->name, now, fresh);
+    running->program->role->notify(row->reloadable ? FT_LOG_INFO : FT_LOG_WARN, line);
+}
+
+static void reload(struct running *running) {
+    const struct ft_program *program = running->program;
+    struct ft_worker_params fresh;
+    struct ft_err err = {0};
+    char line[FT_ERR_TEXT_MAX + 64];
+    bool done;
+    ft_supervisor_notify_reloading();
+    if (read_params(running, &fresh, &done, &err) != FT_OK) {
+        snprintf(line, sizeof line, "reload-failed reason %s", err.text);
+        program->role->notify(FT_LOG_ERROR, line);
+    } else {
+        int32_t n_kept =
+            ft_param_reload(&program->params, &running->params, &fresh, say_change, running);
+        set_log_level(&running->params);
+        ft_rpc_loop_set_spin(running->loop, (int64_t)running->params.spin_us * 1000);
+        snprintf(line, sizeof line, "reload-done need_restart %d", (int)n_kept);
+        program->role->notify(FT_LOG_INFO, line);
+    }
+    ft_supervisor_notify("READY=1");
+}
+
+static void on_signal(void *user, int signo) {
+    struct running *running = user;
+    if (signo == SIGHUP) {
+        reload(running);
+        return;
+    }
+    ft_supervisor_notify("STOPPING=1\nSTATUS=stopping");
+    ft_rpc_loop_stop(running->loop);
+}
+
+/* ---- serve ---------------------------------------------------------------------------------- */
 
 static enum ft_code tell_ready(const struct ft_worker_params *params, struct ft_err *err) {
     static const char line[] = "ready\n";
@@ -65,6 +165,9 @@ static void notify_ready(const struct ft_worker *worker) {
              worker->params->model, ft_model_backend(worker->model), n_blocks, n_positions,
              worker->len_max, worker->epoch, worker->params->listen);
     worker->role->notify(FT_LOG_INFO, line);
+    if (!ft_supervisor_notify("READY=1\nSTATUS=%s loaded, listening on %s", worker->params->model,
+                              worker->params->listen))
+        worker->role->notify(FT_LOG_WARN, "supervisor reason systemd could not be told of READY");
     if (n_positions >= worker->len_max)
         return;
     snprintf(line, sizeof line,
@@ -75,51 +178,55 @@ static void notify_ready(const struct ft_worker *worker) {
 }
 
 /* The worker is loaded: serve until a signal or a failure that the process should not outlive. */
-static enum ft_code serve(struct ft_worker *worker, struct ft_err *err) {
-    struct ft_rpc_loop *loop = NULL;
+static enum ft_code serve(struct running *running, struct ft_worker *worker, struct ft_err *err) {
     struct ft_service *service = NULL;
-    enum ft_code code = ft_rpc_loop_create(&loop, (int64_t)worker->params->spin_us * 1000, err);
+    struct ft_rpc_watchdog watchdog = {0};
+    enum ft_code code =
+        ft_rpc_loop_create(&running->loop, (int64_t)running->params.spin_us * 1000, err);
     if (code != FT_OK)
         return code;
-    code = ft_rpc_loop_on_signal(loop, on_signal, loop, err);
+    code = ft_rpc_loop_on_signal(running->loop, on_signal, running, err);
     if (code == FT_OK)
-        code = ft_service_open(&service, loop, worker, err);
+        code = ft_rpc_watchdog_open(&watchdog, running->loop, err);
     if (code == FT_OK)
-        code = tell_ready(worker->params, err);
+        code = ft_service_open(&service, running->loop, worker, err);
+    if (code == FT_OK)
+        code = tell_ready(&running->params, err);
     if (code == FT_OK) {
         notify_ready(worker);
-        ft_rpc_loop_run(loop);
+        ft_rpc_loop_run(running->loop);
         code = ft_service_failure(service)->code;
         if (code != FT_OK)
             *err = *ft_service_failure(service);
     }
     ft_service_close(&service);
-    ft_rpc_loop_destroy(&loop);
+    ft_rpc_watchdog_close(&watchdog);
+    ft_rpc_loop_destroy(&running->loop);
     if (code == FT_OK)
         worker->role->notify(FT_LOG_INFO, "stopped");
     return code;
 }
 
-enum ft_code ft_program_run(const struct ft_program *program, int argc, char **argv,
+enum ft_code ft_program_run(const struct ft_program *program, const struct ft_program_args *args,
                             struct ft_err *err) {
-    struct ft_worker_params params;
-    bool help = false;
-    if (wants_version(argc, argv)) {
-        printf("%s %s\n", program->name, FT_VERSION);
-        return FT_OK;
-    }
-    memset(&params, 0, sizeof params);
-    enum ft_code code = parse(program, argc, argv, &params, &help, err);
-    if (code != FT_OK || help)
+    struct running running = {.program = program, .args = args};
+    bool done = false;
+    enum ft_code code = read_params(&running, &running.params, &done, err);
+    if (code != FT_OK || done)
         return code;
-    if (params.die_with_parent && prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
+    set_log_level(&running.params);
+    if (running.params.die_with_parent && prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
         return ft_err_set_os(err, FT_E_PROC_OS, errno, MODULE, "die_with_parent");
     /* Before the model starts threads. A signal during the load waits for its end. */
     ft_rpc_signals_block();
+    ft_supervisor_notify("EXTEND_TIMEOUT_USEC=%lld\nSTATUS=loading %s", LOAD_GRACE_US,
+                         running.params.model);
     struct ft_worker *worker = NULL;
-    code = ft_worker_open(&worker, program->role, &params, err);
+    code = ft_worker_open(&worker, program->role, &running.params, err);
     if (code == FT_OK)
-        code = serve(worker, err);
+        code = serve(&running, worker, err);
+    if (code != FT_OK)
+        ft_supervisor_notify("STATUS=failed: %s", err->text);
     ft_worker_close(&worker);
     return code;
 }

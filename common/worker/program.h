@@ -12,15 +12,23 @@ extern "C" {
 #endif
 
 struct ft_program {
-    const char *name;  /* "foretoken-target" */
-    const char *usage; /* printed before the table of parameters */
+    const char *name;    /* "foretoken-target" */
+    const char *section; /* of foretoken.conf: "target" */
+    const char *usage;   /* printed before the table of parameters */
     const struct ft_worker_role *role;
     struct ft_param_table params; /* rows of struct ft_worker_params */
 };
 
-/* Serve until SIGTERM or SIGINT; --help and --version return at once.
+struct ft_program_args {
+    int argc;
+    char **argv, **envp;
+};
+
+/* Serve until SIGTERM or SIGINT; --help, --version and --check-config return at once. SIGHUP reads
+ * file, environment and command line again and takes over what is reloadable. systemd, where it
+ * listens, is told of the load, readiness, reload and stop, and its watchdog is fed by the loop.
  * fail FT_E_PROC_CONFIG, FT_E_PROC_MODEL before anything is served, or why serving ended */
-enum ft_code ft_program_run(const struct ft_program *program, int argc, char **argv,
+enum ft_code ft_program_run(const struct ft_program *program, const struct ft_program_args *args,
                             struct ft_err *err);
 
 #ifdef __cplusplus

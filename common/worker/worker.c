@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/supervisor.h"
 #include "common/worker/step.h"
 
 #define MODULE "worker"
@@ -16,6 +17,8 @@
 
 /* Smaller models are there before a line could be read. */
 #define LOAD_SAID_BYTES ((uint64_t)1 << 30)
+/* systemd's patience with a tenth of a load: a slow disk gives 100 GB in ten of these. */
+#define LOAD_GRACE_US 600000000LL
 
 static enum ft_code check_params(const struct ft_worker_params *params, struct ft_err *err) {
     if (params->model[0] == 0)
@@ -55,6 +58,7 @@ static void say_progress(void *user, uint64_t done, uint64_t total) {
     snprintf(line, sizeof line, "loading weights_mb %llu of_mb %llu",
              (unsigned long long)(done >> 20), (unsigned long long)(total >> 20));
     worker->role->notify(FT_LOG_INFO, line);
+    ft_supervisor_notify("EXTEND_TIMEOUT_USEC=%lld\nSTATUS=%s", LOAD_GRACE_US, line);
 }
 
 static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {

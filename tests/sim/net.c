@@ -202,6 +202,11 @@ void ft_rpc_loop_destroy(struct ft_rpc_loop **loop) {
     *loop = NULL;
 }
 
+void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {
+    (void)loop;
+    (void)spin_ns;
+}
+
 void ft_rpc_loop_stop(struct ft_rpc_loop *loop) {
     (void)loop;
 }

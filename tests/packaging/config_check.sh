@@ -1,0 +1,122 @@
+#!/bin/bash
+# foretokenctl config check and show, with the real programs.   usage: config_check.sh BIN_DIR
+set -u
+bin=$1
+here=$(cd "$(dirname "$0")" && pwd)
+models=$here/../../models
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+file=$work/f.conf
+
+# The exit status of `config WORDS...` on $file, its output in $work/out.
+expect() { # STATUS WHAT WORDS...
+    local want=$1 what=$2 got
+    shift 2
+    "$bin/foretokenctl" config "$@" >"$work/out" 2>&1
+    got=$?
+    if [ "$got" -eq "$want" ]; then
+        echo "ok   $what"
+    else
+        echo "FAIL $what (status $got)"
+        cat "$work/out"
+        failures=$((failures + 1))
+    fi
+}
+says() {
+    grep -qE -- "$1" "$work/out" && return
+    echo "FAIL should say: $1"
+    cat "$work/out"
+    failures=$((failures + 1))
+}
+silent() {
+    grep -qE -- "$1" "$work/out" || return
+    echo "FAIL should not say: $1"
+    failures=$((failures + 1))
+}
+write() { # SED-SCRIPT: what to do to a file that is right
+    sed "$1" >"$file" <<CONF
+[coordinator]
+listen = unix:$work/c.sock
+target_endpoint = unix:$work/t.sock
+draft_endpoint = unix:$work/d.sock
+[target]
+model = $models/demo-target
+listen = unix:$work/t.sock
+[draft]
+model = $models/demo-draft
+listen = unix:$work/d.sock
+CONF
+}
+
+write ''
+expect 0 "a file that is right" check "$file"
+says ': can be used, 0 errors, 0 warnings'
+expect 0 "the same as JSON" check "$file" --json
+says '"ok":true,"errors":0,"warnings":0,"problems":\[\]'
+
+write '/draft_endpoint/d; /\[draft\]/,$d'
+expect 0 "without a draft worker" check "$file"
+
+write 's/^target_endpoint.*/target_endpoint = unix:\/else/'
+expect 78 "the coordinator looks for the target elsewhere" check "$file"
+says "error: \[coordinator\] target_endpoint is 'unix:/else' \(file $file:3\): must be where the"
+
+write 's/d.sock/t.sock/'
+expect 78 "two workers on one socket" check "$file"
+says "error: \[draft\] listen is .*: the target listens there|error: \[target\] listen"
+
+write '/draft_endpoint/d'
+expect 0 "a draft worker that nobody asks is a warning" check "$file"
+says 'warning: \[draft\] .*draft_endpoint is not set'
+
+write "s|^model = .*demo-draft|model = $work|; s/^listen = .*d.sock/&\nkv_cache_byte = 1Gi/"
+expect 78 "problems of more than one kind are all told" check "$file"
+says "\[draft\] $file:11: unknown parameter 'kv_cache_byte'; the nearest known one is 'kv_cache_bytes'"
+write "s|^model = .*demo-draft|model = $work|"
+expect 78 "a model that is not there" check "$file" --json
+says "\"section\":\"draft\",\"text\":\"$file:9: model is '$work': cannot read $work/config.json"
+
+write 's/^target_endpoint.*/&\nmax_num_seqs = 0\nlog_level = loud\nqueue = 3/; s/^\[draft\]/[drafter]/'
+expect 78 "each problem has its line" check "$file"
+says "$file:4: max_num_seqs is '0': must be 1 to 4096 requests"
+says "$file:5: log_level is 'loud': must be one of error\|warn\|info\|debug"
+says "$file:6: unknown parameter 'queue'; the nearest known one is 'max_queue'"
+says "unknown section 'drafter'; the nearest known one is 'draft'"
+[ "$(grep -c "unknown section" "$work/out")" -eq 2 ] || {
+    echo "FAIL a problem of the file's form is told once for each line"
+    cat "$work/out"
+    failures=$((failures + 1))
+}
+
+write 's/^\[target\]/&\nmax_num_seqs = 2/'
+expect 0 "a worker too small for the coordinator is a warning" check "$file"
+says 'warning: \[target\] max_num_seqs is 2: fewer than the coordinator'
+
+write "s|unix:$work/|unix:$work/none/|"
+expect 0 "a folder that is not there yet is a warning" check "$file"
+says "warning: \[target\] listen is .*: there is no folder $work/none yet"
+
+write 's/^listen = .*c.sock/listen = 0.0.0.0:1/'
+expect 78 "a listener beyond loopback" check "$file"
+says "$file:2: listen is '0.0.0.0:1'"
+
+# What the caller's environment says is no part of the file.
+write ''
+FORETOKEN_TARGET_MAX_NUM_SEQS=x expect 0 "the environment of the caller does not count" \
+    check "$file"
+
+write 's/^\[target\]/&\nkv_cache_bytes = 3Mi/'
+expect 0 "show" show "$file"
+says "^kv_cache_bytes = 3145728 ; file $file:6"
+says "^max_num_batched_tokens = 512 ; default"
+silent '^ready_fd'
+
+expect 66 "a file that is not there" check "$work/none.conf"
+expect 64 "no such action" chek "$file"
+expect 64 "too many words" check "$file" more
+mkdir "$work/bin" && cp "$bin/foretokenctl" "$work/bin"
+"$work/bin/foretokenctl" config check "$file" >"$work/out" 2>&1
+[ $? -eq 66 ] || { echo "FAIL programs that are not there"; failures=$((failures + 1)); }
+says 'foretoken-coordinator is not beside foretokenctl'
+[ "$failures" -eq 0 ]

@@ -1,0 +1,13 @@
+# What an operator installs. The booted system takes minutes.
+set(packaging ${PROJECT_SOURCE_DIR}/tests/packaging)
+include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
+add_test(NAME config_check COMMAND ${packaging}/config_check.sh ${PROJECT_BINARY_DIR}/bin)
+ft_grpc_test_env(config_check)
+add_test(NAME install_tree COMMAND ${packaging}/install.sh ${PROJECT_BINARY_DIR} ${CMAKE_COMMAND})
+add_test(NAME man_lint COMMAND ${packaging}/man_lint.sh ${PROJECT_BINARY_DIR}/man)
+set_tests_properties(config_check PROPERTIES TIMEOUT 120)
+set_tests_properties(install_tree man_lint PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77
+  LABELS no-sanitizer)
+add_test(NAME systemd_boot COMMAND ${PROJECT_SOURCE_DIR}/tests/systemd/run.sh)
+set_tests_properties(systemd_boot PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
+  LABELS "slow;no-sanitizer")
