@@ -35,7 +35,7 @@ static void fill_counters(const struct co_app *app, struct ft_wire_stats *out) {
     const struct co_stats *s = &app->stats;
     out->uptime_seconds = (double)(ft_clock_now_ns() - app->started_ns) * 1e-9;
     out->num_requests_running = (uint32_t)app->n_running;
-    out->num_requests_waiting = (uint32_t)app->n_queued;
+    out->num_requests_waiting = (uint32_t)(app->n_queued + app->encoding.n_requests);
     out->num_requests_finished = s->finished;
     out->num_requests_failed = s->failed;
     out->num_requests_cancelled = s->cancelled;

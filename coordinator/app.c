@@ -171,7 +171,7 @@ static void shutdown_now(void *user) {
 
 static void watch_drain(void *user) {
     struct co_app *app = user;
-    if (app->n_queued + app->n_running == 0)
+    if (app->n_queued + app->n_running + app->encoding.n_requests == 0)
         ft_rpc_loop_stop(app->loop);
     else
         ft_rpc_timer_set(app->loop, &app->startup_timer, ft_clock_now_ns() + 5 * MS, watch_drain,
@@ -211,6 +211,7 @@ void co_app_close(struct co_app *app) {
         r->in_step = false;
         co_request_fail(r, &err);
     }
+    co_encode_fail_all(app, &err);
     ft_rpc_timer_cancel(app->loop, &app->startup_timer);
     ft_rpc_timer_cancel(app->loop, &app->recovery_timer);
     ft_rpc_timer_cancel(app->loop, &app->shutdown_timer);
@@ -219,6 +220,7 @@ void co_app_close(struct co_app *app) {
     ft_rpc_server_close(&app->server, 200 * MS);
     co_peer_close(&app->target);
     co_peer_close(&app->draft);
+    co_encode_fini(app);
     co_round_fini(app);
     co_drafting_fini(app);
     co_pair_fini(app);

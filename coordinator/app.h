@@ -9,10 +9,12 @@
 #include "common/text/chat.h"
 #include "coordinator/config.h"
 #include "coordinator/drafting.h"
+#include "coordinator/encode.h"
 #include "coordinator/peer.h"
 #include "coordinator/plan.h"
 #include "coordinator/readiness.h"
 #include "coordinator/request.h"
+#include "coordinator/retry.h"
 #include "coordinator/stats.h"
 #include "coordinator/supervise.h"
 
@@ -89,6 +91,8 @@ struct co_app {
     const struct ft_rule *rule;
     struct co_round round;
     struct co_drafting drafting;
+    struct co_encoding encoding; /* prompts on their way to becoming requests */
+    struct co_retry retry;
     struct co_stats stats;
     struct co_request *first, *last; /* all requests that have not been freed, in order */
     int32_t n_queued, n_running;

@@ -119,6 +119,8 @@ enum ft_code co_pair_target(struct co_app *app, const struct ft_wire_describe *d
     if (code == FT_OK)
         code = co_drafting_init(app, err);
     if (code == FT_OK)
+        code = co_encode_init(app, err);
+    if (code == FT_OK)
         app->pair.known = true;
     return code;
 }

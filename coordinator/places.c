@@ -12,11 +12,21 @@ static struct co_request *last_paused(struct co_app *app) {
     return NULL;
 }
 
+/* Blocks for each running request that may still grow into one. */
+static int64_t room_to_grow(const struct co_app *app) {
+    int64_t n = 0;
+    for (const struct co_request *r = app->first; r != NULL; r = r->next)
+        n += r->state == CO_REQUEST_RUNNING && r->target_blocks < co_request_blocks_most(r);
+    return n;
+}
+
 /* One that was preempted comes back only when the others have room to grow, so that it is not
  * preempted again at once. */
 static bool has_room(const struct co_app *app, const struct co_request *r) {
-    int64_t blocks = co_request_blocks_needed(r) + (r->n_preempted > 0 ? app->n_running : 0);
-    return app->n_running < app->pair.max_seqs && blocks <= app->pair.target_blocks_free;
+    int64_t blocks = co_request_blocks_needed(r);
+    if (app->n_running == app->pair.max_seqs || blocks > app->pair.target_blocks_free)
+        return false;
+    return r->n_preempted == 0 || blocks + room_to_grow(app) <= app->pair.target_blocks_free;
 }
 
 static void back_in(void *user) {
@@ -26,6 +36,8 @@ static void back_in(void *user) {
 bool co_places_admit(struct co_app *app) {
     int64_t now_ns = ft_clock_now_ns(), wake_ns = INT64_MAX;
     bool changed = false;
+    struct co_turns turns;
+    co_turns_begin(&turns, app->config.max_overtakes);
     for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
         if (r->state != CO_REQUEST_QUEUED || co_request_paused(r) || co_group_waits(r))
             continue;
@@ -33,13 +45,18 @@ bool co_places_admit(struct co_app *app) {
             wake_ns = r->not_before_ns < wake_ns ? r->not_before_ns : wake_ns;
             continue;
         }
+        if (!co_turns_open(&turns, &r->turn))
+            break;
         struct co_request *paused;
         while (!has_room(app, r) && (paused = last_paused(app)) != NULL) {
             co_request_event(paused, CO_EVENT_PREEMPT);
             changed = true;
         }
-        if (!has_room(app, r))
-            break;
+        if (!has_room(app, r)) {
+            co_turns_block(&turns, &r->turn);
+            continue;
+        }
+        co_turns_pass(&turns);
         co_request_event(r, CO_EVENT_ADMIT);
         changed = true;
     }

@@ -19,8 +19,8 @@ void co_places_count(struct co_app *app);
  * are preempted, then the last entries. false: somebody had to go. */
 bool co_places_share(struct co_app *app);
 
-/* Admit waiting requests in order; the first that finds no room holds back those behind it. Returns
- * whether anybody came or went. */
+/* Admit waiting requests in order; one that finds no room is passed by a bounded number of those
+ * behind it (turns.h). Returns whether anybody came or went. */
 bool co_places_admit(struct co_app *app);
 
 #ifdef __cplusplus

@@ -205,6 +205,9 @@ static void leave(struct co_request *r) {
     else
         give_place(r);
     r->state = CO_REQUEST_ENDED;
+    int64_t now_ns = ft_clock_now_ns();
+    co_retry_ended(&app->retry, r->started_ns != 0 ? now_ns - r->started_ns : -1,
+                   now_ns - r->arrived_ns);
     ft_rpc_timer_cancel(app->loop, &r->time_limit);
 }
 
@@ -219,8 +222,17 @@ static void finish_ok(struct co_request *r) {
     co_request_collect(r);
 }
 
+/* The last token is never fed. */
+static int32_t positions_most(const struct co_request *r) {
+    return r->n_prompt + r->max_new - 1;
+}
+
+int32_t co_request_blocks_most(const struct co_request *r) {
+    return co_plan_blocks(&r->app->pair.target_limits, positions_most(r));
+}
+
 int32_t co_request_blocks_needed(const struct co_request *r) {
-    int32_t most = r->n_prompt + r->max_new - 1; /* the last token is never fed */
+    int32_t most = positions_most(r);
     int32_t n = r->n + (r->speculate ? r->k : 0) + 1;
     return co_plan_blocks(&r->app->pair.target_limits, n < most ? n : most);
 }

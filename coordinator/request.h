@@ -13,6 +13,7 @@
 #include "coordinator/drafter.h"
 #include "coordinator/length.h"
 #include "coordinator/stats.h"
+#include "coordinator/turns.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,7 +52,7 @@ struct co_request {
     uint64_t seq_id;
     char id[CO_REQUEST_ID_MAX + 1];
     struct ft_str client; /* whose share it counts to; empty while there is no limit */
-    int32_t priority;     /* lower is earlier */
+    struct co_turn turn;  /* priority: lower is earlier */
 
     /* what was asked, checked */
     struct ft_sampling sampling, draft_sampling;
@@ -107,13 +108,21 @@ struct co_request {
     struct ft_rpc_timer time_limit;
 };
 
-/* Check and take over a decoded GenerateRequest that lives in arena, as its continuation index. On
- * failure nothing is left and the caller still owns arena.
- * fail  FT_E_REQ_* naming the field, the value and the limit */
+/* Check a decoded GenerateRequest, all but its prompt, and keep what its continuation index needs
+ * of it: nothing points into it afterwards. fail  FT_E_REQ_* naming the field, the value and the
+ * limit */
 enum ft_code co_request_create(struct co_request **out, struct co_app *app,
                                const struct ft_wire_generate *in, int32_t index,
-                               struct ft_arena *arena, struct ft_err *err);
-/* Free one that was never queued, and its arena. */
+                               struct ft_err *err);
+/* Tokens that its prompt may have before truncate_prompt_tokens. */
+size_t co_request_prompt_max(const struct co_app *app, const struct ft_wire_generate *in);
+/* Its prompt: the ids of the input. It can be queued then. fail as create */
+enum ft_code co_request_set_prompt(struct co_request *request, const struct ft_wire_generate *in,
+                                   const int32_t *ids, size_t n_ids, struct ft_err *err);
+/* What to say when the prompt has more than co_request_prompt_max tokens. */
+enum ft_code co_request_prompt_too_long(const struct co_app *app, const struct ft_wire_generate *in,
+                                        struct ft_err *err);
+/* Free one that was never queued. */
 void co_request_discard(struct co_request *request);
 
 /* Feed an event to the state table (request.c). */
@@ -123,6 +132,8 @@ void co_request_fail(struct co_request *request, const struct ft_err *err);
 
 /* Target blocks that it needs to be admitted: its text and a first round. */
 int32_t co_request_blocks_needed(const struct co_request *request);
+/* Those that it can ever need. */
+int32_t co_request_blocks_most(const struct co_request *request);
 /* The target worker had no blocks for it: preempt it, and admit it again after a pause. */
 void co_request_back_off(struct co_request *request);
 /* Give back what it holds in the draft's pool; it decodes plainly until there is room. */

@@ -245,6 +245,10 @@ static enum ft_code take_rule(struct co_request *r, struct ft_str name, struct f
             break;
     if (rule == NULL)
         return unknown_rule(name, err);
+    if (rule->lossy && rule != r->app->rule && !r->app->config.allow_lossy)
+        return REJECT("rejection_sample_method is '%s': it changes the distribution, and this "
+                      "service has not set allow_lossy",
+                      rule->name);
     r->rule = rule;
     return FT_OK;
 }
@@ -263,7 +267,14 @@ static enum ft_code take_lenience(struct co_request *r, const struct ft_wire_spe
     r->lenience = in->has_lenience ? in->lenience : (float)r->app->config.lenience;
     const struct range rows[] = {{"lenience", r->lenience, 0.01f, 1.0f}};
     enum ft_code code = check_of_rule(r, "lenience", in->has_lenience, "lenient", err);
-    return code != FT_OK ? code : CHECK_RANGES(rows);
+    if (code == FT_OK)
+        code = CHECK_RANGES(rows);
+    if (code == FT_OK && in->has_lenience && !r->app->config.allow_lossy &&
+        r->lenience < (float)r->app->config.lenience)
+        code = REJECT("lenience is %g: must be at least %g, the service's, which has not set "
+                      "allow_lossy",
+                      (double)r->lenience, r->app->config.lenience);
+    return code;
 }
 
 double co_sampling_synthetic_rate(double length, int32_t k) {

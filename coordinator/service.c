@@ -1,6 +1,7 @@
 #include "coordinator/service.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -11,10 +12,7 @@
 
 #define MODULE "service"
 
-/* A hint for clients that were turned away: about the length of a short answer. */
-#define RETRY_AFTER_MS "500"
-/* Decoded request and tokens of one request; the bound holds several times the largest message of
- * the default limit. */
+/* A decoded message; the bound holds several times the largest of the default limit. */
 #define REQUEST_ARENA_CHUNK 4096
 #define REQUEST_ARENA_MAX ((size_t)96 << 20)
 /* Tokenize and Detokenize are bounded by the message size; this bounds the reply. */
@@ -39,10 +37,17 @@ static void time_limit(void *user) {
     co_round_kick(app);
 }
 
-/* Behind everybody of the same or a lower priority value. */
+static bool comes_before(const struct co_request *a, const struct co_request *b) {
+    if (a->turn.priority != b->turn.priority)
+        return a->turn.priority < b->turn.priority;
+    return a->arrived_ns <= b->arrived_ns;
+}
+
+/* Behind everybody of a lower priority value, and of the same one if they came before: a prompt
+ * that was long in a tokenizer thread keeps the place of its arrival. */
 static void insert(struct co_app *app, struct co_request *r) {
     struct co_request *before = app->last;
-    while (before != NULL && before->priority > r->priority)
+    while (before != NULL && !comes_before(before, r))
         before = before->prev;
     r->prev = before;
     r->next = before != NULL ? before->next : app->first;
@@ -81,91 +86,208 @@ static struct ft_str client_of(const struct co_app *app, const struct ft_rpc_cal
     return client;
 }
 
+/* Requests of one client, waiting and running. */
+static int32_t count_own(const struct co_app *app, struct ft_str client) {
+    int32_t n = 0;
+    for (const struct co_request *r = app->first; r != NULL; r = r->next)
+        n += r->state != CO_REQUEST_ENDED && ft_str_eq(r->client, client);
+    for (const struct co_encode_job *job = app->encoding.first; job != NULL; job = job->next)
+        n += ft_str_eq(job->client, client) ? job->n_requests : 0;
+    return n;
+}
+
+static void tell_retry(struct ft_rpc_call *call, int32_t ms) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", ms);
+    ft_rpc_call_trailer(call, "retry-after-ms", text);
+}
+
+/* So many continuations may be there together at all. */
+static enum ft_code check_group(const struct co_app *app, int32_t n, struct ft_err *err) {
+    int64_t room = (int64_t)app->config.max_queue + app->pair.max_seqs;
+    if (n > room)
+        return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                          "n is %d: at most %lld run and wait together (max_num_seqs %d and "
+                          "max_queue %d)",
+                          n, (long long)room, app->pair.max_seqs, app->config.max_queue);
+    if (app->config.max_requests_per_client > 0 && n > app->config.max_requests_per_client)
+        return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                          "n is %d: at most %d (max_requests_per_client)", n,
+                          app->config.max_requests_per_client);
+    return FT_OK;
+}
+
 /* Queue and shares, for n requests more. On failure the client is told when to come again. */
 static enum ft_code check_limits(struct co_app *app, struct ft_rpc_call *call, int32_t n,
                                  struct ft_err *err) {
-    enum ft_code code = FT_OK;
     int32_t limit = app->config.max_requests_per_client;
-    int32_t n_own = 0;
-    struct ft_str client = limit > 0 ? client_of(app, call) : (struct ft_str){NULL, 0};
-    for (struct co_request *r = app->first; limit > 0 && r != NULL; r = r->next)
-        n_own += r->state != CO_REQUEST_ENDED && ft_str_eq(r->client, client);
-    int64_t room = (int64_t)app->config.max_queue - app->n_queued;
+    int32_t n_waiting = app->n_queued + app->encoding.n_requests;
+    int64_t room = (int64_t)app->config.max_queue - n_waiting;
     if (app->n_queued == 0 && app->n_running < app->pair.max_seqs) /* some run at once */
         room += app->pair.max_seqs - app->n_running;
-    if (n > room)
-        code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
+    if (n > room) {
+        tell_retry(call, co_retry_queue_ms(&app->retry, n - (int32_t)room, app->n_running));
+        return ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
                           "%d requests are waiting and %d come: the limit is %d (max_queue)",
-                          app->n_queued, n, app->config.max_queue);
-    else if (limit > 0 && n_own + n > limit)
-        code = ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
+                          n_waiting, n, app->config.max_queue);
+    }
+    int32_t n_own = limit > 0 ? count_own(app, client_of(app, call)) : 0;
+    if (limit > 0 && n_own + n > limit) {
+        tell_retry(call, co_retry_client_ms(&app->retry, n_own + n - limit, n_own));
+        return ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
                           "this client has %d requests and %d come: the limit is %d "
                           "(max_requests_per_client)",
                           n_own, n, limit);
-    if (code != FT_OK)
-        ft_rpc_call_trailer(call, "retry-after-ms", RETRY_AFTER_MS);
-    return code;
-}
-
-/* Continuation index of the message, in an arena of its own; its n is how many there are. */
-static enum ft_code make_request(struct co_app *app, struct ft_str message, int32_t index,
-                                 struct co_request **out, struct ft_wire_generate *in,
-                                 struct ft_err *err) {
-    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX);
-    if (arena == NULL)
-        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
-    enum ft_code code = ft_wire_decode_generate(message, arena, in, err);
-    if (code == FT_OK)
-        code = co_request_create(out, app, in, index, arena, err);
-    if (code != FT_OK)
-        ft_arena_destroy(&arena);
-    return code;
-}
-
-static enum ft_code generate(struct co_app *app, struct ft_rpc_call *call, struct ft_str message,
-                             struct ft_err *err) {
-    struct co_request *made[CO_GROUP_MAX];
-    struct ft_wire_generate in;
-    uint32_t n = 1, n_made = 0;
-    enum ft_code code = ready(app, err);
-    if (code == FT_OK)
-        code = check_limits(app, call, 1, err);
-    for (; code == FT_OK && n_made < n; n_made += code == FT_OK) {
-        code = make_request(app, message, (int32_t)n_made, &made[n_made], &in, err);
-        if (code == FT_OK && n_made == 0 && in.params.has_n) {
-            n = in.params.n; /* checked */
-            code = check_limits(app, call, (int32_t)n, err);
-            if (code != FT_OK)
-                co_request_discard(made[0]);
-        }
     }
-    struct co_group *group = code == FT_OK ? co_group_create(call) : NULL;
-    if (code == FT_OK && group == NULL)
-        code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
-    if (group != NULL)
-        ft_rpc_call_set_user(call, group);
-    for (uint32_t i = 0; i < n_made; i++) {
-        if (group == NULL) {
-            co_request_discard(made[i]);
-            continue;
-        }
+    return FT_OK;
+}
+
+/* A call to Generate until its prompt is encoded. */
+struct asked {
+    struct co_encode_job encode; /* first: the job is the whole */
+    struct ft_arena *arena;      /* of in */
+    struct ft_wire_generate in;
+    struct co_request *first; /* checked, all but the prompt; NULL once it is queued */
+};
+
+static void asked_destroy(struct asked *asked) {
+    if (asked->first != NULL)
+        co_request_discard(asked->first);
+    ft_ids_fini(&asked->encode.ids);
+    ft_arena_destroy(&asked->arena);
+    free(asked);
+}
+
+static int32_t n_of(const struct ft_wire_generate *in) {
+    return in->params.has_n ? (int32_t)in->params.n : 1;
+}
+
+/* All continuations of the call into made[], complete but for their group. */
+static enum ft_code make_requests(struct asked *asked, const int32_t *ids, size_t n_ids,
+                                  struct co_request *made[CO_GROUP_MAX], struct ft_err *err) {
+    struct co_app *app = asked->encode.app;
+    int32_t n = n_of(&asked->in), n_made = 1;
+    made[0] = asked->first;
+    asked->first = NULL;
+    enum ft_code code = co_request_set_prompt(made[0], &asked->in, ids, n_ids, err);
+    while (code == FT_OK && n_made < n) {
+        code = co_request_create(&made[n_made], app, &asked->in, n_made, err);
+        if (code != FT_OK)
+            break;
+        made[n_made]->arrived_ns = made[0]->arrived_ns;
+        code = co_request_set_prompt(made[n_made++], &asked->in, ids, n_ids, err);
+    }
+    while (code != FT_OK && n_made > 0)
+        co_request_discard(made[--n_made]);
+    return code;
+}
+
+static enum ft_code start_requests(struct asked *asked, const int32_t *ids, size_t n_ids,
+                                   struct ft_err *err) {
+    struct co_app *app = asked->encode.app;
+    struct ft_rpc_call *call = asked->encode.call;
+    struct co_request *made[CO_GROUP_MAX];
+    struct co_group *group = co_group_create(call);
+    if (group == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
+    enum ft_code code = make_requests(asked, ids, n_ids, made, err);
+    if (code != FT_OK) {
+        free(group);
+        return code;
+    }
+    ft_rpc_call_set_user(call, group);
+    for (int32_t i = 0; i < n_of(&asked->in); i++) {
         if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
             made[i]->client = ft_arena_str(made[i]->arena, client_of(app, call));
         co_group_add(group, made[i]);
-        enqueue(app, made[i], &in.params);
+        enqueue(app, made[i], &asked->in.params);
     }
+    return FT_OK;
+}
+
+static void refuse(struct ft_rpc_call *call, const struct ft_err *err) {
+    ft_debug("request-refused code %s reason %s", ft_code_name(err->code), err->text);
+    ft_rpc_call_fail(call, err);
+}
+
+/* The prompt is encoded, or will not be. */
+static void on_encoded(struct co_encode_job *job) {
+    struct asked *asked = (struct asked *)job;
+    struct co_app *app = job->app;
+    struct ft_err err = job->err;
+    enum ft_code code = job->code;
+    if (code == FT_E_REQ_TOO_LARGE)
+        code = co_request_prompt_too_long(app, &asked->in, &err);
+    if (job->call != NULL) {
+        if (code == FT_OK)
+            code = start_requests(asked, job->ids.ptr, job->ids.len, &err);
+        if (code != FT_OK)
+            refuse(job->call, &err);
+        co_round_kick(app);
+    }
+    asked_destroy(asked);
+}
+
+/* Check all but the prompt. */
+static enum ft_code check_asked(struct asked *asked, struct ft_str message, struct ft_err *err) {
+    struct co_app *app = asked->encode.app;
+    struct ft_rpc_call *call = asked->encode.call;
+    enum ft_code code = ready(app, err);
+    if (code == FT_OK)
+        code = check_limits(app, call, 1, err);
+    if (code == FT_OK)
+        code = ft_wire_decode_generate(message, asked->arena, &asked->in, err);
+    if (code == FT_OK)
+        code = co_request_create(&asked->first, app, &asked->in, 0, err);
+    if (code == FT_OK)
+        code = check_group(app, n_of(&asked->in), err);
+    return code == FT_OK ? check_limits(app, call, n_of(&asked->in), err) : code;
+}
+
+/* The prompt on its way; then asked is on_encoded's. */
+static enum ft_code encode_asked(struct asked *asked, struct ft_err *err) {
+    struct co_encode_job *job = &asked->encode;
+    const struct ft_wire_generate *in = &asked->in;
+    job->input = &in->input;
+    job->opts.add_special = !in->has_add_special_tokens || in->add_special_tokens;
+    job->opts.parse_special = !in->has_parse_special || in->parse_special;
+    job->opts.tokens_max = co_request_prompt_max(job->app, in);
+    job->n_requests = n_of(in);
+    job->done = on_encoded;
+    if (job->app->config.max_requests_per_client >
+        0) /* the call outlives its name, if not the job */
+        job->client = ft_arena_str(asked->arena, client_of(job->app, job->call));
+    enum ft_code code = co_encode_start(job, err);
+    if (code != FT_OK)
+        tell_retry(job->call,
+                   co_retry_queue_ms(&job->app->retry, job->n_requests, job->app->n_running));
     return code;
 }
 
 static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str message) {
     struct co_app *app = service;
     struct ft_err err = {0};
-    enum ft_code code = generate(app, call, message, &err);
-    if (code != FT_OK) {
-        ft_debug("request-refused code %s reason %s", ft_code_name(code), err.text);
+    struct asked *asked = calloc(1, sizeof *asked);
+    if (asked == NULL ||
+        (asked->arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX)) == NULL) {
+        free(asked);
+        ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory");
         ft_rpc_call_fail(call, &err);
         return;
     }
+    asked->encode.app = app;
+    asked->encode.call = call;
+    enum ft_code code = check_asked(asked, message, &err);
+    if (code == FT_OK && asked->in.input.kind != FT_WIRE_INPUT_IDS) {
+        code = encode_asked(asked, &err);
+        if (code == FT_OK)
+            return; /* asked may be gone */
+    } else if (code == FT_OK) {
+        code = start_requests(asked, asked->in.input.ids, asked->in.input.n_ids, &err);
+    }
+    if (code != FT_OK)
+        refuse(call, &err);
+    asked_destroy(asked);
     co_round_kick(app);
 }
 
@@ -179,6 +301,7 @@ static void on_generate_writable(struct ft_rpc_call *call, void *service) {
 
 static void on_generate_cancelled(struct ft_rpc_call *call, void *service) {
     struct co_group *group = ft_rpc_call_user(call);
+    co_encode_call_gone(service, call);
     if (group == NULL)
         return;
     co_group_cancel(group);
@@ -187,6 +310,7 @@ static void on_generate_cancelled(struct ft_rpc_call *call, void *service) {
 
 static void on_generate_gone(struct ft_rpc_call *call, void *service) {
     struct co_group *group = ft_rpc_call_user(call);
+    co_encode_call_gone(service, call);
     if (group == NULL)
         return;
     ft_rpc_call_set_user(call, NULL);
@@ -201,28 +325,6 @@ static void reply(struct ft_rpc_call *call, struct ft_buf *out) {
         ft_rpc_call_finish(call, ft_code_grpc_status(FT_E_PROC_MEMORY), "no memory for the reply");
     else
         ft_rpc_call_reply(call, ft_buf_str(out));
-}
-
-static enum ft_code tokenize(struct co_app *app, const struct ft_wire_tokenize *in,
-                             struct ft_ids *ids, struct ft_err *err) {
-    struct ft_encode_opts opts = {
-        .add_special = !in->has_add_special_tokens || in->add_special_tokens,
-        .parse_special = !in->has_parse_special || in->parse_special,
-        .tokens_max = IDS_MAX,
-    };
-    if (in->input.kind == FT_WIRE_INPUT_TEXT)
-        return ft_tokenizer_encode(app->pair.tokenizer, in->input.text, &opts, ids, err);
-    if (in->input.kind != FT_WIRE_INPUT_CHAT)
-        return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "no input: set text or chat");
-    struct ft_chat_message messages[CO_CHAT_MESSAGES_MAX];
-    size_t n = in->input.n_messages;
-    if (n > CO_CHAT_MESSAGES_MAX)
-        return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "chat has %zu messages: at most %d", n,
-                          CO_CHAT_MESSAGES_MAX);
-    for (size_t i = 0; i < n; i++)
-        messages[i] =
-            (struct ft_chat_message){in->input.messages[i].role, in->input.messages[i].content};
-    return ft_chat_encode(app->pair.chat, app->pair.tokenizer, messages, n, IDS_MAX, ids, err);
 }
 
 /* Shared shape of the unary handlers: a decoded message in an arena, a reply in a buffer. */
@@ -247,17 +349,68 @@ static void unary(struct ft_rpc_call *call, struct co_app *app, struct ft_str me
     ft_buf_fini(&out);
 }
 
-static enum ft_code do_tokenize(struct co_app *app, struct ft_str message, struct ft_arena *arena,
-                                struct ft_buf *out, struct ft_err *err) {
+/* A call to Tokenize until it is answered. */
+struct tokenizing {
+    struct co_encode_job encode; /* first: the job is the whole */
+    struct ft_arena *arena;      /* of in */
     struct ft_wire_tokenize in;
-    struct ft_ids ids = {0};
-    enum ft_code code = ft_wire_decode_tokenize(message, arena, &in, err);
+};
+
+static void tokenizing_destroy(struct tokenizing *t) {
+    ft_ids_fini(&t->encode.ids);
+    ft_arena_destroy(&t->arena);
+    free(t);
+}
+
+static void on_tokenized(struct co_encode_job *job) {
+    struct ft_buf out;
+    ft_buf_init(&out, 0);
+    if (job->call != NULL && job->code != FT_OK) {
+        ft_rpc_call_fail(job->call, &job->err);
+    } else if (job->call != NULL) {
+        ft_wire_encode_ids(&(struct ft_wire_ids){job->ids.ptr, job->ids.len}, &out);
+        reply(job->call, &out);
+    }
+    ft_buf_fini(&out);
+    tokenizing_destroy((struct tokenizing *)job);
+}
+
+static enum ft_code start_tokenizing(struct tokenizing *t, struct ft_str message,
+                                     struct ft_err *err) {
+    enum ft_code code = ready(t->encode.app, err);
     if (code == FT_OK)
-        code = tokenize(app, &in, &ids, err);
-    if (code == FT_OK)
-        ft_wire_encode_ids(&(struct ft_wire_ids){ids.ptr, ids.len}, out);
-    ft_ids_fini(&ids);
-    return code;
+        code = ft_wire_decode_tokenize(message, t->arena, &t->in, err);
+    if (code == FT_OK && t->in.input.kind == FT_WIRE_INPUT_NONE)
+        code = ft_err_set(err, FT_E_REQ_INVALID, MODULE, "no input: set text or chat");
+    if (code != FT_OK)
+        return code;
+    t->encode.input = &t->in.input;
+    t->encode.opts.add_special = !t->in.has_add_special_tokens || t->in.add_special_tokens;
+    t->encode.opts.parse_special = !t->in.has_parse_special || t->in.parse_special;
+    t->encode.opts.tokens_max = IDS_MAX;
+    t->encode.done = on_tokenized;
+    return co_encode_start(&t->encode, err);
+}
+
+static void on_tokenize(struct ft_rpc_call *call, void *service, struct ft_str message) {
+    struct ft_err err = {0};
+    struct tokenizing *t = calloc(1, sizeof *t);
+    if (t == NULL || (t->arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX)) == NULL) {
+        free(t);
+        ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory");
+        ft_rpc_call_fail(call, &err);
+        return;
+    }
+    t->encode.app = service;
+    t->encode.call = call;
+    if (start_tokenizing(t, message, &err) == FT_OK)
+        return; /* t may be gone */
+    ft_rpc_call_fail(call, &err);
+    tokenizing_destroy(t);
+}
+
+static void on_tokenize_gone(struct ft_rpc_call *call, void *service) {
+    co_encode_call_gone(service, call);
 }
 
 static enum ft_code do_detokenize(struct co_app *app, struct ft_str message, struct ft_arena *arena,
@@ -341,10 +494,6 @@ static enum ft_code do_model_info(struct co_app *app, struct ft_str message, str
     return FT_OK;
 }
 
-static void on_tokenize(struct ft_rpc_call *call, void *service, struct ft_str message) {
-    unary(call, service, message, do_tokenize);
-}
-
 static void on_detokenize(struct ft_rpc_call *call, void *service, struct ft_str message) {
     unary(call, service, message, do_detokenize);
 }
@@ -360,7 +509,11 @@ static const struct ft_rpc_method k_methods[] = {
      .on_writable = on_generate_writable,
      .on_cancelled = on_generate_cancelled,
      .on_gone = on_generate_gone},
-    {.path = FT_WIRE_INFERENCE_SERVICE "Tokenize", .kind = FT_RPC_UNARY, .on_message = on_tokenize},
+    {.path = FT_WIRE_INFERENCE_SERVICE "Tokenize",
+     .kind = FT_RPC_UNARY,
+     .on_message = on_tokenize,
+     .on_cancelled = on_tokenize_gone,
+     .on_gone = on_tokenize_gone},
     {.path = FT_WIRE_INFERENCE_SERVICE "Detokenize",
      .kind = FT_RPC_UNARY,
      .on_message = on_detokenize},

@@ -1,6 +1,6 @@
 /* rpc: servers and clients over the gRPC C core, on one event loop per process.
  * Owns:    completion queue, server, channels, calls; payloads only during a callback.
- * Runs in: every process; the loop thread only, but for ft_rpc_loop_post.
+ * Runs in: every process; the loop thread only, but for ft_rpc_loop_post and the work of jobs.
  * Never:   looks into payloads (see common/wire); lets a gRPC type out. */
 #ifndef FT_RPC_RPC_H
 #define FT_RPC_RPC_H
@@ -55,6 +55,25 @@ struct ft_rpc_timer {
 enum ft_code ft_rpc_timer_set(struct ft_rpc_loop *loop, struct ft_rpc_timer *timer, int64_t at_ns,
                               ft_rpc_fn fn, void *user);
 void ft_rpc_timer_cancel(struct ft_rpc_loop *loop, struct ft_rpc_timer *timer);
+
+/* ---- offload: long work off the loop --------------------------------------------------------- */
+
+struct ft_rpc_offload; /* a few threads; they sleep while there is nothing to do */
+
+/* Embedded by its owner, at a stable address until done returns. */
+struct ft_rpc_job {
+    void (*work)(void *user, int32_t thread); /* in thread 0 .. n_threads - 1 */
+    ft_rpc_fn done;                           /* on the loop, later, exactly once */
+    void *user;
+    struct ft_rpc_job *next;
+};
+
+enum ft_code ft_rpc_offload_create(struct ft_rpc_offload **out, struct ft_rpc_loop *loop,
+                                   int32_t n_threads, struct ft_err *err);
+/* Jobs begin in the order in which they were given. */
+void ft_rpc_offload_give(struct ft_rpc_offload *offload, struct ft_rpc_job *job);
+/* Wait for every job, work and done. May run the loop; not from a callback of a job. */
+void ft_rpc_offload_close(struct ft_rpc_offload **offload);
 
 /* ---- status --------------------------------------------------------------------------------- */
 

@@ -83,8 +83,18 @@ static void free_scratch(struct ft_bpe *bpe) {
     bpe->n_symbols_cap = 0;
 }
 
+void ft_bpe_fork(struct ft_bpe *bpe, const struct ft_bpe *original) {
+    *bpe = *original;
+    bpe->is_fork = true;
+    bpe->cache = NULL;
+    bpe->symbols = NULL;
+    bpe->heap = NULL;
+    bpe->n_symbols_cap = 0;
+}
+
 void ft_bpe_fini(struct ft_bpe *bpe) {
-    free(bpe->merges);
+    if (!bpe->is_fork)
+        free(bpe->merges);
     free(bpe->cache);
     free_scratch(bpe);
     *bpe = (struct ft_bpe){0};

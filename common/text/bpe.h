@@ -23,6 +23,7 @@ struct ft_bpe {
     int32_t byte_ids[256];        /* -1: a byte that no UTF-8 text has */
     struct ft_bpe_merge *merges;  /* hash table by pair */
     size_t n_slots;               /* a power of two */
+    bool is_fork;                 /* merges are another's */
     struct ft_bpe_cached *cache;  /* made at the first encode: workers never need it */
     struct ft_bpe_symbol *symbols;
     uint64_t *heap;
@@ -32,6 +33,9 @@ struct ft_bpe {
 /* n_merges sizes the table. fail FT_E_PROC_MODEL: a byte of UTF-8 has no token; FT_E_PROC_MEMORY */
 enum ft_code ft_bpe_init(struct ft_bpe *bpe, const struct ft_vocab *vocab, size_t n_merges,
                          struct ft_err *err);
+/* The same merges with a cache and scratch of its own, for another thread. It borrows the merges:
+ * fini it before the original, to which nothing is added any more. */
+void ft_bpe_fork(struct ft_bpe *bpe, const struct ft_bpe *original);
 void ft_bpe_fini(struct ft_bpe *bpe);
 
 /* Tokens left and right side by side become result; lower ranks go first. Of two merges of one

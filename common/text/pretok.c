@@ -115,6 +115,22 @@ enum ft_code ft_pretok_init(struct ft_pretok *pretok, const json_t *json, struct
     return code;
 }
 
+enum ft_code ft_pretok_fork(struct ft_pretok *pretok, const struct ft_pretok *original,
+                            struct ft_err *err) {
+    enum ft_code code = FT_OK;
+    *pretok = *original;
+    ft_buf_init(&pretok->prefixed, 0);
+    for (pretok->n_splits = 0; pretok->n_splits < original->n_splits; pretok->n_splits++) {
+        size_t i = pretok->n_splits;
+        code = ft_split_fork(&pretok->splits[i], &original->splits[i], err);
+        if (code != FT_OK)
+            break;
+    }
+    if (code != FT_OK)
+        ft_pretok_fini(pretok);
+    return code;
+}
+
 void ft_pretok_fini(struct ft_pretok *pretok) {
     for (size_t i = 0; i < pretok->n_splits; i++)
         ft_split_fini(&pretok->splits[i]);

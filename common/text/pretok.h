@@ -28,6 +28,9 @@ struct ft_pretok {
 /* in    json  Split, Digits, ByteLevel or a Sequence of them that ends with ByteLevel
  * fail FT_E_PROC_MODEL names the component */
 enum ft_code ft_pretok_init(struct ft_pretok *pretok, const json_t *json, struct ft_err *err);
+/* For another thread; fini it before the original. fail FT_E_PROC_MEMORY */
+enum ft_code ft_pretok_fork(struct ft_pretok *pretok, const struct ft_pretok *original,
+                            struct ft_err *err);
 void ft_pretok_fini(struct ft_pretok *pretok);
 
 /* fail as ft_split_run */

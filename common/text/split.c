@@ -14,7 +14,8 @@
 #define MATCH_LIMIT 1000000000u
 
 struct ft_split_regex {
-    pcre2_code *code;
+    pcre2_code *code; /* never written once it is compiled */
+    bool is_fork;     /* code is another's */
     pcre2_match_context *context;
     pcre2_jit_stack *stack; /* NULL where the JIT is not allowed (W^X): the interpreter runs */
     pcre2_match_data *match;
@@ -52,28 +53,45 @@ static enum ft_code compile(struct ft_split_regex *regex, struct ft_str pattern,
                       (size_t)offset, (int)(pattern.len < 100 ? pattern.len : 100), pattern.ptr);
 }
 
+/* What a match writes to. */
+static enum ft_code make_match_state(struct ft_split_regex *regex, bool jit, struct ft_err *err) {
+    regex->context = pcre2_match_context_create(NULL);
+    regex->match = pcre2_match_data_create(1, NULL);
+    if (regex->context == NULL || regex->match == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for a regex");
+    pcre2_set_match_limit(regex->context, MATCH_LIMIT);
+    if (jit)
+        regex->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
+    if (regex->stack != NULL)
+        pcre2_jit_stack_assign(regex->context, NULL, regex->stack);
+    return FT_OK;
+}
+
 enum ft_code ft_split_init(struct ft_split *split, struct ft_str pattern, struct ft_err *err) {
     *split = (struct ft_split){.regex = calloc(1, sizeof *split->regex)};
     struct ft_split_regex *regex = split->regex;
     if (regex == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for a regex");
     enum ft_code code = compile(regex, pattern, err);
+    if (code == FT_OK)
+        code =
+            make_match_state(regex, pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0, err);
     if (code != FT_OK)
-        goto fail_init;
-    regex->context = pcre2_match_context_create(NULL);
-    regex->match = pcre2_match_data_create(1, NULL);
-    if (regex->context == NULL || regex->match == NULL) {
-        code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for a regex");
-        goto fail_init;
-    }
-    pcre2_set_match_limit(regex->context, MATCH_LIMIT);
-    if (pcre2_jit_compile(regex->code, PCRE2_JIT_COMPLETE) == 0)
-        regex->stack = pcre2_jit_stack_create(JIT_STACK_MIN, JIT_STACK_MAX, NULL);
-    if (regex->stack != NULL)
-        pcre2_jit_stack_assign(regex->context, NULL, regex->stack);
-    return FT_OK;
-fail_init:
-    ft_split_fini(split);
+        ft_split_fini(split);
+    return code;
+}
+
+enum ft_code ft_split_fork(struct ft_split *split, const struct ft_split *original,
+                           struct ft_err *err) {
+    *split = *original;
+    split->regex = calloc(1, sizeof *split->regex);
+    if (split->regex == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for a regex");
+    split->regex->code = original->regex->code;
+    split->regex->is_fork = true;
+    enum ft_code code = make_match_state(split->regex, original->regex->stack != NULL, err);
+    if (code != FT_OK)
+        ft_split_fini(split);
     return code;
 }
 
@@ -83,7 +101,8 @@ void ft_split_fini(struct ft_split *split) {
         pcre2_match_data_free(regex->match);
         pcre2_jit_stack_free(regex->stack);
         pcre2_match_context_free(regex->context);
-        pcre2_code_free(regex->code);
+        if (!regex->is_fork)
+            pcre2_code_free(regex->code);
         free(regex);
     }
     *split = (struct ft_split){0};

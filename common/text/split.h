@@ -33,6 +33,10 @@ struct ft_split {
 
 /* pattern is PCRE2's (see regex.h). fail FT_E_PROC_MODEL with PCRE2's message; FT_E_PROC_MEMORY */
 enum ft_code ft_split_init(struct ft_split *split, struct ft_str pattern, struct ft_err *err);
+/* The same split with match state of its own, for another thread. It borrows the compiled pattern:
+ * fini it before the original. fail FT_E_PROC_MEMORY */
+enum ft_code ft_split_fork(struct ft_split *split, const struct ft_split *original,
+                           struct ft_err *err);
 void ft_split_fini(struct ft_split *split);
 
 /* Gets each piece that is not empty, in order. */

@@ -24,6 +24,9 @@ struct ft_tokenizer {
     struct ft_pretok pretok;
     struct ft_post post;
     unsigned char fingerprint[FT_TOKENIZER_FINGERPRINT_BYTES];
+    bool is_fork; /* all but bpe and pretok is another's */
+    ft_tokenizer_stop_fn is_stopped;
+    void *stop_user;
 };
 
 _Static_assert(FT_TOKENIZER_FINGERPRINT_BYTES == FT_VOCAB_FINGERPRINT_BYTES, "one fingerprint");
@@ -126,14 +129,39 @@ void ft_tokenizer_close(struct ft_tokenizer **tokenizer) {
     if (tokenizer == NULL || *tokenizer == NULL)
         return;
     struct ft_tokenizer *t = *tokenizer;
-    ft_post_fini(&t->post);
     ft_pretok_fini(&t->pretok);
-    ft_added_fini(&t->plain);
-    ft_added_fini(&t->normalized);
     ft_bpe_fini(&t->bpe);
-    ft_vocab_fini(&t->vocab);
+    if (!t->is_fork) {
+        ft_post_fini(&t->post);
+        ft_added_fini(&t->plain);
+        ft_added_fini(&t->normalized);
+        ft_vocab_fini(&t->vocab);
+    }
     free(t);
     *tokenizer = NULL;
+}
+
+enum ft_code ft_tokenizer_fork(struct ft_tokenizer **out, const struct ft_tokenizer *original,
+                               struct ft_err *err) {
+    struct ft_tokenizer *fork = calloc(1, sizeof *fork);
+    if (fork == NULL)
+        return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
+    *fork = *original;
+    fork->is_fork = true;
+    fork->is_stopped = NULL;
+    enum ft_code code = ft_pretok_fork(&fork->pretok, &original->pretok, err);
+    if (code != FT_OK) {
+        free(fork);
+        return code;
+    }
+    ft_bpe_fork(&fork->bpe, &original->bpe);
+    *out = fork;
+    return FT_OK;
+}
+
+void ft_tokenizer_set_stop(struct ft_tokenizer *tokenizer, ft_tokenizer_stop_fn fn, void *user) {
+    tokenizer->is_stopped = fn;
+    tokenizer->stop_user = user;
 }
 
 /* One call of encode. */
@@ -159,6 +187,8 @@ static enum ft_code check_length(const struct encoder *e, struct ft_err *err) {
 
 static enum ft_code encode_piece(void *ctx, struct ft_str piece, struct ft_err *err) {
     struct encoder *e = ctx;
+    if (e->tokenizer->is_stopped != NULL && e->tokenizer->is_stopped(e->tokenizer->stop_user))
+        return ft_err_set(err, FT_E_REQ_CANCELLED, MODULE, "told to stop");
     if (ft_bpe_encode(&e->tokenizer->bpe, piece, e->out) != FT_OK)
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory to tokenize");
     return check_length(e, err);

@@ -1,6 +1,8 @@
 /* tokenizer: Hugging Face tokenizer.json, byte-level BPE.
- * Owns:    vocabulary, merges and the compiled regex, from open to close.
- * Runs in: coordinator (text), workers (fingerprint); one thread at a time.
+ * Owns:    vocabulary, merges and the compiled regex, from open to close; a fork only what
+ *          encoding writes to.
+ * Runs in: coordinator (text), workers (fingerprint); one thread at a time, but that each fork may
+ *          encode in a thread of its own.
  * Never:   guesses: a component that it does not know is refused by name at open. */
 #ifndef FT_TEXT_TOKENIZER_H
 #define FT_TEXT_TOKENIZER_H
@@ -26,6 +28,13 @@ struct ft_tokenizer;
 enum ft_code ft_tokenizer_open(struct ft_tokenizer **out, const char *model_dir,
                                struct ft_err *err);
 void ft_tokenizer_close(struct ft_tokenizer **tokenizer);
+/* The same tokenizer for another thread. Borrows what is never written: close it before the
+ * original. fail FT_E_PROC_MEMORY */
+enum ft_code ft_tokenizer_fork(struct ft_tokenizer **out, const struct ft_tokenizer *original,
+                               struct ft_err *err);
+/* From now on encode asks before each piece of text whether to go on. NULL: it goes on. */
+typedef bool (*ft_tokenizer_stop_fn)(void *user);
+void ft_tokenizer_set_stop(struct ft_tokenizer *tokenizer, ft_tokenizer_stop_fn fn, void *user);
 
 /* A growing list of ids. */
 struct ft_ids {
@@ -43,7 +52,8 @@ struct ft_encode_opts {
 };
 
 /* Append the ids of text. fail FT_E_REQ_INVALID: not UTF-8 (names the byte offset);
- * FT_E_REQ_TOO_LARGE. cost O(n log n) in the longest pre-token, O(n) otherwise. */
+ * FT_E_REQ_TOO_LARGE; FT_E_REQ_CANCELLED: it was told to stop.
+ * cost O(n log n) in the longest pre-token, O(n) otherwise. */
 enum ft_code ft_tokenizer_encode(struct ft_tokenizer *tokenizer, struct ft_str text,
                                  const struct ft_encode_opts *opts, struct ft_ids *out,
                                  struct ft_err *err);

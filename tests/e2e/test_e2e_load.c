@@ -150,6 +150,48 @@ START_TEST(short_request_beside_long_prefills_waits_at_most_two_steps) {
 }
 END_TEST
 
+/* While the coordinator counts the long prompt as waiting, which is while a thread tokenizes it, it
+ * answers and streams go on. */
+START_TEST(streams_go_on_while_a_long_text_is_tokenized) {
+    enum { TEXT = 1000000, STREAM_TOKENS = 900, TRIALS = 5 };
+    struct cluster_opts opts = {.target_dir = ft_fixture_model("r7")};
+    static char text[TEXT + 1];
+    memset(text, 'x', TEXT);
+    for (int i = 5; i < TEXT; i += 6)
+        text[i] = ' ';
+    cluster_start(&g_cluster, &opts);
+    int n_answers = 0;
+    uint64_t n_tokens = 0;
+    /* Again when the stream was over before the text had arrived. */
+    for (int trial = 0; trial < TRIALS && (n_answers < 3 || n_tokens < 3); trial++) {
+        struct gen *all[2] = {&g_gens[0], &g_gens[1]};
+        struct ft_wire_generate stream = request_of(0, 1, STREAM_TOKENS);
+        struct ft_wire_generate lengthy = gen_text(text, 1, 0);
+        uint64_t first = 0;
+        lengthy.params.has_truncate_prompt_tokens = true;
+        lengthy.params.truncate_prompt_tokens = 5;
+        stream.num_speculative_tokens = 0;
+        gen_start(&g_cluster, &stream, all[0]);
+        gen_start(&g_cluster, &lengthy, all[1]);
+        while (!all[1]->done) {
+            struct ft_wire_stats s = cluster_stats(&g_cluster);
+            if (s.num_requests_waiting == 0)
+                continue;
+            first = n_answers++ == 0 ? s.generation_tokens_total : first;
+            n_tokens = s.generation_tokens_total - first;
+        }
+        gen_wait(&g_cluster, all, 2);
+        for (int i = 0; i < 2; i++) {
+            ck_assert_msg(all[i]->status.code == 0, "%s", all[i]->status.text);
+            gen_fini(all[i]);
+        }
+    }
+    ck_assert_int_ge(n_answers, 3);
+    ck_assert_uint_ge(n_tokens, 3);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 /* ---- soak ----------------------------------------------------------------------------------- */
 
 /* Bytes that the coordinator has in memory. */
@@ -256,6 +298,7 @@ int main(void) {
     TCase *tc = tcase_create("load");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, dev09_pool_of_one_and_a_half_requests_completes_everything);
+    tcase_add_test(tc, streams_go_on_while_a_long_text_is_tokenized);
     tcase_add_test(tc, short_request_beside_long_prefills_waits_at_most_two_steps);
     suite_add_tcase(suite, tc);
     TCase *soak = tcase_create("soak");

@@ -13,6 +13,7 @@ static void start_pair(const char *target, const char *draft) {
     struct cluster_opts opts = {
         .target_dir = ft_fixture_model(target),
         .draft_dir = ft_fixture_model(draft),
+        .args = {[CLUSTER_COORDINATOR] = {"--allow_lossy=true"}},
     };
     cluster_start(&g_cluster, &opts);
 }

@@ -21,7 +21,7 @@ static void start_pair(const char *target, const char *draft, const char *parame
     struct cluster_opts opts = {
         .target_dir = ft_fixture_model(target),
         .draft_dir = ft_fixture_model(draft),
-        .args = {[CLUSTER_COORDINATOR] = {parameter}},
+        .args = {[CLUSTER_COORDINATOR] = {"--allow_lossy=true", parameter}},
     };
     cluster_start(&g_cluster, &opts);
 }
@@ -283,7 +283,8 @@ START_TEST(rule_is_the_parameters_or_the_requests) {
     struct cluster_opts opts = {
         .target_dir = ft_fixture_model("iid"),
         .draft_dir = ft_fixture_model("iid-draft"),
-        .args = {[CLUSTER_COORDINATOR] = {parameters[_i], "--synthetic_acceptance_rates=0.5,1"}},
+        .args = {[CLUSTER_COORDINATOR] = {"--allow_lossy=true", parameters[_i],
+                                          "--synthetic_acceptance_rates=0.5,1"}},
     };
     cluster_start(&g_cluster, &opts);
     struct ft_wire_generate request = seeded("a", 200, 4, "", 3);

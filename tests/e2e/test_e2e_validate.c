@@ -21,6 +21,7 @@ static void start_pair(const char *target, const char *draft) {
     struct cluster_opts opts = {
         .target_dir = ft_fixture_model(target),
         .draft_dir = ft_fixture_model(draft),
+        .args = {[CLUSTER_COORDINATOR] = {"--allow_lossy=true"}},
     };
     cluster_start(&g_cluster, &opts);
 }
@@ -96,6 +97,64 @@ START_TEST(bad_parameters_are_refused_by_name) {
     BAD((r.request_id = (struct ft_str){"a\0b", 3}), "request_id");
 #undef BAD
     require_neighbours();
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+/* What an operator's service says must hold for every answer, unless it lets requests choose. */
+START_TEST(lossy_rules_need_leave_of_the_service) {
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("cyc"),
+        .draft_dir = ft_fixture_model("cyc-draft"),
+    };
+    static const char *const services[] = {"standard", "lenient"};
+    for (int i = 0; i < 2; i++) {
+        char rule[64];
+        snprintf(rule, sizeof rule, "--rejection_sample_method=%s", services[i]);
+        opts.args[CLUSTER_COORDINATOR][0] = rule;
+        cluster_start(&g_cluster, &opts);
+        struct ft_wire_generate r = gen_text("a", 5, 4);
+        r.spec.rejection_sample_method = ft_str_c("synthetic");
+        require_refused(&r, INVALID,
+                        "rejection_sample_method is 'synthetic': it changes the distribution, and "
+                        "this service has not set allow_lossy");
+        r.spec.rejection_sample_method = ft_str_c("lenient");
+        r.spec.has_lenience = true;
+        r.spec.lenience = 0.4f; /* the service's is 0.5 */
+        require_refused(&r, INVALID,
+                        i == 0 ? "rejection_sample_method is 'lenient': it changes"
+                               : "lenience is 0.4: must be at least 0.5, the service's");
+        r.spec.lenience = 0.6f;
+        if (i == 0)
+            require_refused(&r, INVALID, "rejection_sample_method is 'lenient': it changes");
+        else
+            gen_run(&g_cluster, &r, &g_gen);
+        ck_assert(i == 0 || (g_gen.status.code == 0 && g_gen.spec.lossy));
+        gen_fini(&g_gen);
+        r = gen_text("a", 5, 4);
+        r.spec.rejection_sample_method = ft_str_c("block");
+        gen_run(&g_cluster, &r, &g_gen);
+        ck_assert(g_gen.status.code == 0 && !g_gen.spec.lossy);
+        gen_fini(&g_gen);
+        cluster_stop(&g_cluster);
+    }
+}
+END_TEST
+
+START_TEST(n_past_a_clients_share_is_refused_by_name) {
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("cyc"),
+        .args = {[CLUSTER_COORDINATOR] = {"--max_requests_per_client=3"}},
+    };
+    struct ft_wire_generate r = gen_text("a", 5, 4);
+    r.params.has_n = true;
+    r.params.n = 4;
+    cluster_start(&g_cluster, &opts);
+    require_refused(&r, INVALID, "n is 4: at most 3 (max_requests_per_client)");
+    r.params.n = 3;
+    gen_run(&g_cluster, &r, &g_gen);
+    ck_assert_msg(g_gen.status.code == 0, "%s", g_gen.status.text);
+    gen_fini(&g_gen);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -284,7 +343,13 @@ START_TEST(dev40_request_that_can_never_fit_is_refused_at_once) {
     cluster_start(&g_cluster, &opts);
     memset(text, 'x', 600);
     struct ft_wire_generate big = gen_text(text, 8, 4);
-    require_refused(&big, EXHAUSTED, "KV blocks");
+    require_refused(&big, INVALID,
+                    "the prompt has 600 tokens: at most 512 fit the target's KV pool (32 blocks of "
+                    "16 positions)");
+    struct ft_wire_generate longer = gen_text("small", 509, 4);
+    require_refused(
+        &longer, INVALID,
+        "max_tokens is 509: behind 5 prompt tokens at most 508 fit the target's KV pool");
     for (int i = 0; i < 5; i++) {
         struct ft_wire_generate small = gen_text("small", 8, 4);
         small.params.ignore_eos = true;
@@ -398,6 +463,8 @@ int main(void) {
     TCase *tc = tcase_create("validate");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, bad_parameters_are_refused_by_name);
+    tcase_add_test(tc, lossy_rules_need_leave_of_the_service);
+    tcase_add_test(tc, n_past_a_clients_share_is_refused_by_name);
     tcase_add_test(tc, speculative_parameters_are_refused_by_name);
     tcase_add_test(tc, unsupported_input_is_refused_not_ignored);
     tcase_add_test(tc, dev29_ids_out_of_range_are_refused_in_every_field);

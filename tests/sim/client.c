@@ -138,6 +138,15 @@ static void toggle_reading(void *user) {
     net_stream_read(c->stream_call, c->reads); /* the client may be done after it */
 }
 
+/* 12 KiB that truncate_prompt_tokens cuts off, then the prompt. */
+static struct ft_str long_text_of(struct sim_client *c) {
+    static char text[12288 + SIM_PROMPT_MAX];
+    memset(text, 'x', 12288);
+    for (int32_t i = 0; i < c->n_prompt; i++)
+        text[12288 + i] = (char)c->prompt[i];
+    return (struct ft_str){text, 12288 + (size_t)c->n_prompt};
+}
+
 static void send_request(struct sim_client *c) {
     struct ft_wire_generate request = {
         .request_id = ft_str_c(c->id),
@@ -148,6 +157,12 @@ static void send_request(struct sim_client *c) {
         .num_speculative_tokens = c->k,
         .priority = c->priority,
     };
+    if (c->long_text) {
+        request.input =
+            (struct ft_wire_prompt){.kind = FT_WIRE_INPUT_TEXT, .text = long_text_of(c)};
+        request.params.has_truncate_prompt_tokens = true;
+        request.params.truncate_prompt_tokens = (uint32_t)c->n_prompt;
+    }
     if (c->stop_id >= 0) {
         request.params.stop_token_ids = &c->stop_id;
         request.params.n_stop_token_ids = 1;
@@ -169,6 +184,8 @@ static void send_request(struct sim_client *c) {
 
 void sim_client_start(void *user) {
     struct sim_client *c = user;
+    for (int32_t i = 0; c->long_text && i < c->n_prompt; i++)
+        c->prompt[i] &= 0x7f;
     sim_client_expect(c, c->world->transform);
     c->started = c->reads = true;
     c->started_ns = net_now_ns();

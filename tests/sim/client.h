@@ -22,6 +22,7 @@ struct sim_client {
     struct ft_wire_params params;
     int32_t stop_id; /* of params.stop_token_ids, -1: none */
     bool stream, has_k;
+    bool long_text; /* the prompt, made ASCII, ends a text that helper threads tokenize */
     uint32_t k;
     int32_t cancel_after;   /* tokens, -1: never */
     int64_t cancel_at_ns;   /* 0: never */

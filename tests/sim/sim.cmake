@@ -2,7 +2,7 @@
 # these objects come before the libraries whose functions they replace.
 include(${PROJECT_SOURCE_DIR}/tests/support/support.cmake)
 
-add_library(ft_test_sim OBJECT sim/net.c sim/calls.c sim/region.c sim/model.c sim/world.c
+add_library(ft_test_sim OBJECT sim/net.c sim/offload.c sim/calls.c sim/region.c sim/model.c sim/world.c
                                sim/client.c support/hash_model.c)
 target_compile_options(ft_test_sim PRIVATE ${FT_WARNINGS})
 target_include_directories(ft_test_sim PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)

@@ -104,10 +104,14 @@ START_TEST(dev40_request_that_fits_exactly_is_served_and_one_token_more_is_refus
     struct sim_client *too_long = add(0, 1, 100, 62);
     struct sim_client *open_end = add(0, 2, 100, 61);
     open_end->params.has_max_tokens = false; /* until the pool is full */
-    too_long->may_be_refused = true;
+    too_long->expected_status = 3;
     world_run(&g_world, 10000);
     ck_assert_int_eq(fits->status.code, 0);
-    ck_assert_int_eq(too_long->status.code, 8);
+    ck_assert_int_eq(too_long->status.code, 3);
+    ck_assert_str_eq(
+        too_long->status.text,
+        "max_tokens is 62: behind 100 prompt tokens at most 61 fit the target's KV pool "
+        "(10 blocks of 16 positions)");
     ck_assert_str_eq(too_long->retry_after, ""); /* trying again does not help */
     ck_assert_int_eq(open_end->n_got, 61);
     world_stop(&g_world);
@@ -285,6 +289,151 @@ START_TEST(full_queue_is_told_when_to_come_again) {
 }
 END_TEST
 
+/* ---- who waits for whom ---------------------------------------------------------------------- */
+
+static struct co_request *request_of(const struct sim_client *c) {
+    for (struct co_request *r = g_world.app->first; r != NULL; r = r->next)
+        if (strcmp(r->id, c->id) == 0)
+            return r;
+    return NULL;
+}
+
+/* c had a place at before_ns. */
+static bool had_place(const struct sim_client *c, int64_t before_ns) {
+    const struct co_request *r = request_of(c);
+    return r == NULL ? c->done : r->started_ns != 0 && r->started_ns < before_ns;
+}
+
+/* A pool of 20 blocks: `first` holds 12 of them and more, `wide` needs 9, and the narrow ones need
+ * 2 at most. Returns how many of the narrow ones had a place before `wide` had. */
+static int narrow_before_wide(const char *overtakes, int32_t wide_priority,
+                              int32_t narrow_priority) {
+    enum { NARROW = 12 };
+    struct sim_client *narrow[NARROW];
+    begin(1, &(struct sim_opts){.target_blocks = 20, .args = {overtakes, "--max_num_seqs=4"}});
+    struct sim_client *first = add(0, 1, 180, 60);
+    first->has_k = true; /* one token a round */
+    struct sim_client *wide = add(1, 2, 140, 4);
+    wide->priority = wide_priority;
+    for (uint32_t i = 0; i < NARROW; i++) {
+        narrow[i] = add(2, 10 + i, 8, 10);
+        narrow[i]->priority = narrow_priority;
+    }
+    const struct co_request *r = NULL;
+    while (r == NULL || r->started_ns == 0) {
+        ck_assert(world_step(&g_world));
+        r = request_of(wide);
+    }
+    const struct co_request *r_first = request_of(first);
+    ck_assert(r_first == NULL || r_first->state == CO_REQUEST_ENDED);
+    int n = 0;
+    for (int i = 0; i < NARROW; i++)
+        n += had_place(narrow[i], r->started_ns);
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+    return n;
+}
+
+START_TEST(request_without_room_is_passed_so_often_and_no_more) {
+    ck_assert_int_eq(narrow_before_wide("--max_overtakes=0", 0, 0), 0);
+    ck_assert_int_eq(narrow_before_wide("--max_overtakes=1", 0, 0), 1);
+    ck_assert_int_eq(narrow_before_wide("--max_overtakes=5", 0, 0), 5);
+    ck_assert_int_gt(narrow_before_wide("--max_overtakes=1000", 0, 0), 5);
+}
+END_TEST
+
+START_TEST(request_without_room_is_not_passed_by_a_lower_priority) {
+    ck_assert_int_eq(narrow_before_wide("--max_overtakes=1000", 0, 1), 0);
+    /* A higher one stands before it: it passes nobody. */
+    ck_assert_int_gt(narrow_before_wide("--max_overtakes=0", 0, -1), 0);
+}
+END_TEST
+
+/* ---- when to come again --------------------------------------------------------------------- */
+
+/* Milliseconds that a client is told when the queue is full of requests of max_tokens each. */
+static int retry_hint(uint32_t max_tokens) {
+    begin(1, &(struct sim_opts){.args = {"--max_num_seqs=1", "--max_queue=1"}});
+    for (uint32_t i = 0; i < 4; i++) { /* something to measure */
+        add(0, i, 20, max_tokens);
+        world_run(&g_world, 100000);
+    }
+    struct sim_client *late = NULL;
+    for (uint32_t i = 0; i < 3; i++) {
+        late = add(1 + i, 8 + i, 20, max_tokens);
+        late->may_be_refused = i == 2;
+    }
+    world_run(&g_world, 100000);
+    ck_assert_int_eq(late->status.code, 8);
+    int ms = atoi(late->retry_after);
+    world_stop(&g_world);
+    return ms;
+}
+
+START_TEST(retry_hint_follows_what_requests_take) {
+    int brief = retry_hint(100), lengthy = retry_hint(400);
+    ck_assert_int_ge(brief, CO_RETRY_MS_MIN);
+    ck_assert_msg(lengthy > 2 * brief, "%d ms, four times as long: %d ms", brief, lengthy);
+    ck_assert_int_le(lengthy, CO_RETRY_MS_MAX);
+}
+END_TEST
+
+/* ---- long prompts --------------------------------------------------------------------------- */
+
+START_TEST(long_text_is_tokenized_beside_running_streams_and_keeps_its_place) {
+    begin(1, &(struct sim_opts){.args = {"--max_num_seqs=1", "--tokenizer_threads=1"}});
+    struct sim_client *running = add(0, 1, 20, 150);
+    struct sim_client *text = add(1, 2, 20, 5), *later = add(2, 3, 20, 5);
+    text->long_text = true;
+    while (g_world.app->encoding.first == NULL)
+        ck_assert(world_step(&g_world));
+    int32_t n_before = running->n_got;
+    ck_assert_int_eq(g_world.app->encoding.n_requests, 1);
+    while (g_world.app->encoding.first != NULL)
+        ck_assert(world_step(&g_world));
+    ck_assert_int_gt(running->n_got, n_before);
+    world_run(&g_world, 10000);
+    ck_assert(text->done_ns < later->done_ns); /* first come, though later ready */
+    world_stop(&g_world);
+}
+END_TEST
+
+START_TEST(call_that_ends_while_its_text_is_tokenized_leaves_nothing) {
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        begin(seed, &(struct sim_opts){.args = {"--max_queue=4", "--tokenizer_threads=1"}});
+        for (uint32_t i = 0; i < 6; i++) {
+            struct sim_client *c = add(0, i, 20, 5);
+            c->long_text = true;
+            c->may_be_refused = true; /* those in the threads count to the queue */
+            if (i % 3 == 0)
+                c->cancel_at_ns = 1 + (int64_t)net_below(4000) * 1000;
+            else if (i % 3 == 1)
+                c->deadline_in_ns = 1 + (int64_t)net_below(4000) * 1000;
+        }
+        world_run(&g_world, 10000);
+        world_stop(&g_world);
+    }
+}
+END_TEST
+
+START_TEST(service_that_ends_while_texts_are_tokenized_answers_them) {
+    begin(1, &(struct sim_opts){.args = {"--tokenizer_threads=1"}});
+    for (uint32_t i = 0; i < 3; i++) {
+        struct sim_client *c = add(0, i, 20, 5);
+        c->long_text = true;
+        c->expected_status = 14;
+    }
+    while (g_world.app->encoding.n_requests < 3)
+        ck_assert(world_step(&g_world));
+    co_app_close(g_world.app);
+    for (int i = 0; i < 3; i++)
+        while (!g_world.clients[i].done)
+            ck_assert(net_step());
+    ck_assert_int_eq(g_world.app->encoding.n_requests, 0);
+    world_abandon(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("scheduler");
@@ -301,6 +450,12 @@ int main(void) {
     tcase_add_test(tc, lower_priority_value_goes_first_and_keeps_its_kv);
     tcase_add_test(tc, client_past_its_share_is_told_when_to_come_again);
     tcase_add_test(tc, full_queue_is_told_when_to_come_again);
+    tcase_add_test(tc, request_without_room_is_passed_so_often_and_no_more);
+    tcase_add_test(tc, request_without_room_is_not_passed_by_a_lower_priority);
+    tcase_add_test(tc, retry_hint_follows_what_requests_take);
+    tcase_add_test(tc, long_text_is_tokenized_beside_running_streams_and_keeps_its_place);
+    tcase_add_test(tc, call_that_ends_while_its_text_is_tokenized_leaves_nothing);
+    tcase_add_test(tc, service_that_ends_while_texts_are_tokenized_answers_them);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

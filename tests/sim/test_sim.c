@@ -27,7 +27,8 @@ static struct sim_client *random_client(struct world *world) {
     int32_t lengths[] = {1 + (int32_t)net_below(10), 1 + (int32_t)net_below(60),
                          100 + (int32_t)net_below(250)};
     sim_client_prompt(c, net_below(6), lengths[net_below(10) < 8 ? net_below(2) : 2]);
-    if (chance(3))
+    c->long_text = chance(8);
+    if (!c->long_text && chance(3))
         c->prompt[net_below((uint32_t)c->n_prompt)] = 263; /* the model's poison */
     c->params.max_tokens = 1 + net_below(chance(20) ? 150 : 40);
     static const float temperatures[] = {0.0f, 0.0f, 0.7f, 1.0f, 20.0f};
@@ -64,7 +65,7 @@ static void random_fault(struct world *world, bool has_draft) {
 
 static void run_seed(uint64_t seed) {
     net_reset(seed);
-    char seqs[32], batched[48], buffer[48], k[48], queue[32];
+    char seqs[32], batched[48], buffer[48], k[48], queue[32], overtakes[32], threads[32];
     bool short_queue = chance(15);
     struct sim_opts opts = {
         .target_blocks = chance(50) ? 0 : 40 + (int32_t)net_below(60),
@@ -72,7 +73,7 @@ static void run_seed(uint64_t seed) {
         .max_seqs = 2 + (int32_t)net_below(7),
         .step_tokens = 16 + (int32_t)net_below(120),
         .no_draft = chance(10),
-        .args = {seqs, batched, buffer, k, queue, "--draft_step_timeout_ms=20",
+        .args = {seqs, batched, buffer, k, queue, overtakes, threads, "--draft_step_timeout_ms=20",
                  "--target_step_timeout_ms=200"},
     };
     snprintf(seqs, sizeof seqs, "--max_num_seqs=%d", 1 + (int)net_below(8));
@@ -80,6 +81,8 @@ static void run_seed(uint64_t seed) {
     snprintf(buffer, sizeof buffer, "--stream_buffer_tokens=%d", 1 + (int)net_below(30));
     snprintf(k, sizeof k, "--num_speculative_tokens=%d", (int)net_below(9));
     snprintf(queue, sizeof queue, "--max_queue=%d", short_queue ? (int)net_below(4) : 1024);
+    snprintf(overtakes, sizeof overtakes, "--max_overtakes=%d", (int)net_below(5));
+    snprintf(threads, sizeof threads, "--tokenizer_threads=%d", 1 + (int)net_below(3));
     world_start(&g_world, seed, &opts);
     int n_clients = 1 + (int)net_below(14);
     for (int i = 0; i < n_clients; i++)

@@ -284,8 +284,8 @@ static bool worker_clean(const struct sim_worker *w) {
 static void settle(struct world *world) {
     int64_t limit_ns = net_now_ns() + (int64_t)20000 * MS;
     const struct co_app *app = world->app;
-    while (app->first != NULL || !worker_clean(&world->workers[SIM_TARGET]) ||
-           !worker_clean(&world->workers[SIM_DRAFT]))
+    while (app->first != NULL || app->encoding.first != NULL ||
+           !worker_clean(&world->workers[SIM_TARGET]) || !worker_clean(&world->workers[SIM_DRAFT]))
         if (!world_step(world) || net_now_ns() > limit_ns)
             world_fail(world, "left: %s, target %s, draft %s",
                        app->first != NULL ? "requests" : "no requests",
@@ -295,6 +295,10 @@ static void settle(struct world *world) {
 
 void world_stop(struct world *world) {
     settle(world);
+    world_abandon(world);
+}
+
+void world_abandon(struct world *world) {
     for (int i = 0; i < world->n_faults; i++)
         ft_rpc_timer_cancel(world->outside, &world->faults[i].timer);
     for (int role = 0; role < SIM_ROLES; role++)

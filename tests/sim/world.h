@@ -70,6 +70,8 @@ bool world_step(struct world *world);
 void world_run(struct world *world, int64_t limit_ms);
 /* Nothing may be left in coordinator and workers; then free everything. */
 void world_stop(struct world *world);
+/* Free everything as it is; the coordinator may be closed already. */
+void world_abandon(struct world *world);
 
 /* A client that starts in_ns from now; fill in its request before the next step. */
 struct sim_client *world_client(struct world *world, int64_t in_ns);

@@ -7,7 +7,7 @@ target_compile_options(ft_rpc_fixture PRIVATE ${FT_WARNINGS})
 target_include_directories(ft_rpc_fixture PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(ft_rpc_fixture PUBLIC ft_rpc ft_check)
 
-foreach(suite loop unary stream life endpoint)
+foreach(suite offload loop unary stream life endpoint)
   ft_test(unit/test_rpc_${suite}.c LINK ft_rpc_fixture TIMEOUT 120)
   ft_grpc_test_env(test_rpc_${suite})
   set_tests_properties(test_rpc_${suite} PROPERTIES RUN_SERIAL TRUE) # times are looked at
