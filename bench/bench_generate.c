@@ -35,27 +35,27 @@ struct config {
 
 static const struct ft_param k_rows[] = {
     {"endpoint", FT_PARAM_STR, "", 0, 0, "127.0.0.1:50051", NULL, false,
-     offsetof(struct config, endpoint), "server"},
+     offsetof(struct config, endpoint), "server", false},
     {"reference", FT_PARAM_STR, "", 0, 0, "", NULL, false, offsetof(struct config, reference),
-     "file with prompts"},
+     "file with prompts", false},
     {"domain", FT_PARAM_STR, "", 0, 0, "", NULL, false, offsetof(struct config, domain),
-     "only prompts of this domain; empty takes all"},
+     "only prompts of this domain; empty takes all", false},
     {"max_tokens", FT_PARAM_I32, "tokens", 8, 4096, "128", NULL, false,
-     offsetof(struct config, max_tokens), "tokens generated per run"},
+     offsetof(struct config, max_tokens), "tokens generated per run", false},
     {"repeats", FT_PARAM_I32, "", 1, REPEATS_MAX, "3", NULL, false,
-     offsetof(struct config, repeats), "runs of each prompt and K"},
+     offsetof(struct config, repeats), "runs of each prompt and K", false},
     {"k_max", FT_PARAM_I32, "tokens", 1, 8, "6", NULL, false, offsetof(struct config, k_max),
-     "largest K"},
+     "largest K", false},
     {"n_prompts", FT_PARAM_I32, "", 1, PROMPTS_MAX, "8", NULL, false,
-     offsetof(struct config, n_prompts), "prompts used"},
+     offsetof(struct config, n_prompts), "prompts used", false},
     {"temperature", FT_PARAM_F64, "", 0, 100, "0", NULL, false,
-     offsetof(struct config, temperature), "0 is greedy"},
+     offsetof(struct config, temperature), "0 is greedy", false},
     {"single_rounds", FT_PARAM_I32, "rounds", 0, 1000000, "1100", NULL, false,
-     offsetof(struct config, single_rounds), "rounds of the best K alone; 0: none"},
+     offsetof(struct config, single_rounds), "rounds of the best K alone; 0: none", false},
     {"target_model", FT_PARAM_STR, "", 0, 0, "", NULL, false, offsetof(struct config, target_model),
-     "folder of the target's model, to judge its memory"},
+     "folder of the target's model, to judge its memory", false},
     {"draft_model", FT_PARAM_STR, "", 0, 0, "", NULL, false, offsetof(struct config, draft_model),
-     "folder of the draft's model"},
+     "folder of the draft's model", false},
 };
 
 struct prompt {
@@ -127,8 +127,8 @@ static const struct ft_rpc_stream_handlers k_handlers = {.on_message = on_messag
                                                          .on_done = on_done};
 
 static void generate(struct ft_rpc_loop *loop, struct ft_rpc_client *client,
-                     const struct config *config, const struct prompt *prompt, int k,
-                     uint64_t seed, struct run *run) {
+                     const struct config *config, const struct prompt *prompt, int k, uint64_t seed,
+                     struct run *run) {
     struct ft_arena *arena = run->arena;
     memset(run, 0, sizeof *run);
     run->arena = arena;
