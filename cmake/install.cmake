@@ -41,8 +41,8 @@ set(CPACK_PACKAGE_VENDOR "foretoken")
 set(CPACK_PACKAGE_CONTACT "foretoken <foretoken@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "speculative decoding of large language models over gRPC")
 set(CPACK_PACKAGE_DESCRIPTION "A draft model proposes tokens, a target model decides them: the
-output is the target's own, made faster. Three services for systemd, a command-line client, and a
-pair of small models to try it with.")
+output is the target's own, made faster. Three services of systemd, a
+command-line client, and a pair of small models to try it with.")
 set(CPACK_VERBATIM_VARIABLES ON)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_COMPONENTS_ALL foretoken)

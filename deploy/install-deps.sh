@@ -3,7 +3,7 @@
 #
 #   deploy/install-deps.sh               what the build needs
 #   deploy/install-deps.sh --with-tests  what the tests need as well
-#   deploy/install-deps.sh --with-boot   what packages and the test of the booted system need as well
+#   deploy/install-deps.sh --with-boot   what packages and the test of a booted system need too
 #   deploy/install-deps.sh --list        print the missing ones, install nothing
 set -eu
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Build the packages: build/package/packages/foretoken_VERSION_ARCH.deb and a .tar.gz. gRPC and the
-# other libraries are linked statically, so that they install on any Debian or Ubuntu whose C library
-# is not older than this one's.
+# other libraries are linked statically, so that they install on any Debian or Ubuntu whose C
+# library is not older than this one's.
 #
 # usage: deploy/package.sh [CMAKE-OPTION ...]
 set -eu

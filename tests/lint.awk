@@ -23,13 +23,15 @@ BEGIN {
   may["coordinator"] = may["draft_worker"] = may["target_worker"] = all
 
   # Headers of a library, and the only layers that may include them.
-  n_libraries = 3
+  n_libraries = 4
   library[1] = "^(protobuf-c/|google/protobuf-c/|foretoken/.*[.]pb-c[.]h)"
   users[1] = "common/wire"
   library[2] = "^(grpc/|grpc[+][+]/|grpcpp/)"
   users[2] = "common/rpc"
   library[3] = "^(cuda|cublas|nccl|nvrtc|nvml|cooperative_groups)"
   users[3] = "common/gpu common/ipc"
+  library[4] = "^(ini[.]h|systemd/)"
+  users[4] = "common/base"
 
   limit["c"] = 700; limit["cu"] = 700; limit["h"] = 250
 }

@@ -26,7 +26,7 @@ fill() {
     mv "$target.new" "$target"
 }
 
-# Lines of a --help, "  name  what it does" or the name alone and the rest on the next, as paragraphs.
+# Lines of a --help, "  name  what it does" or the name alone and then the rest, as paragraphs.
 paragraphs() {
     awk '
         function safe(text) {

@@ -71,13 +71,14 @@ expect 0 "a draft worker that nobody asks is a warning" check "$file"
 says 'warning: \[draft\] .*draft_endpoint is not set'
 
 write "s|^model = .*demo-draft|model = $work|; s/^listen = .*d.sock/&\nkv_cache_byte = 1Gi/"
-expect 78 "problems of more than one kind are all told" check "$file"
-says "\[draft\] $file:11: unknown parameter 'kv_cache_byte'; the nearest known one is 'kv_cache_bytes'"
+expect 78 "an unknown key" check "$file"
+says "\[draft\] $file:11: unknown parameter 'kv_cache_byte'; the nearest .* is 'kv_cache_bytes'"
 write "s|^model = .*demo-draft|model = $work|"
 expect 78 "a model that is not there" check "$file" --json
 says "\"section\":\"draft\",\"text\":\"$file:9: model is '$work': cannot read $work/config.json"
 
-write 's/^target_endpoint.*/&\nmax_num_seqs = 0\nlog_level = loud\nqueue = 3/; s/^\[draft\]/[drafter]/'
+write 's/^target_endpoint.*/&\nmax_num_seqs = 0\nlog_level = loud\nqueue = 3/
+    s/^\[draft\]/[drafter]/'
 expect 78 "each problem has its line" check "$file"
 says "$file:4: max_num_seqs is '0': must be 1 to 4096 requests"
 says "$file:5: log_level is 'loud': must be one of error\|warn\|info\|debug"

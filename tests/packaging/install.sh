@@ -50,7 +50,8 @@ check "below DESTDIR: programs" test -x "$work/d/usr/bin/foretokenctl"
 check "below DESTDIR: /etc, not /usr/etc" test -s "$work/d/etc/foretoken/foretoken.conf"
 check "units know nothing of DESTDIR" lacks "$work" "$work/d/usr/lib"
 check "nor does the configuration" lacks "$work" "$work/d/etc"
-check "units start /usr/bin" grep -q "^ExecStart=/usr/bin/foretoken-draft --config /etc/foretoken/" \
+check "units start /usr/bin" \
+    grep -q "^ExecStart=/usr/bin/foretoken-draft --config /etc/foretoken/" \
     "$work/d/usr/lib/systemd/system/foretoken-draft.service"
 
 if ! command -v systemd-analyze >/dev/null; then

@@ -19,7 +19,7 @@ for page in "$dir"/*.[158]; do
 done
 [ "$n" -eq 5 ] || bad "$n pages, not 5"
 
-# Every key of --help is in the page of its program, and those that a file may hold in foretoken.conf.
+# Every key of --help is in its program's page, and those that a file may hold in the file's.
 for role in coordinator target draft; do
     keys=$("$dir/../bin/foretoken-$role" --help | sed -n 's/^  --\([a-z_]*\) .*/\1/p' |
         grep -v '^\(config\|version\|help\|check\)$')

@@ -11,3 +11,10 @@ set_tests_properties(install_tree man_lint PROPERTIES TIMEOUT 120 SKIP_RETURN_CO
 add_test(NAME systemd_boot COMMAND ${PROJECT_SOURCE_DIR}/tests/systemd/run.sh)
 set_tests_properties(systemd_boot PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
   LABELS "slow;no-sanitizer")
+find_program(FT_SYSTEM_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
+if(FT_SYSTEM_PYTHON)
+  add_test(NAME notify COMMAND ${FT_SYSTEM_PYTHON} ${packaging}/notify.py ${PROJECT_BINARY_DIR}/bin
+    ${PROJECT_SOURCE_DIR}/models)
+  ft_grpc_test_env(notify)
+  set_tests_properties(notify PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77)
+endif()

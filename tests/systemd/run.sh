@@ -30,7 +30,7 @@ skip() {
 }
 [ "$(id -u)" -eq 0 ] || skip "needs root"
 for tool in debootstrap systemd-nspawn nsenter; do
-    command -v $tool >/dev/null || skip "$tool is not installed (deploy/install-deps.sh --with-boot)"
+    command -v $tool >/dev/null || skip "no $tool (deploy/install-deps.sh --with-boot)"
 done
 
 work=$(mktemp -d /var/tmp/foretoken-boot-run.XXXXXX)
@@ -62,6 +62,7 @@ make_root() {
     cp -a --reflink=auto "$made" "$machine"
     : >"$machine/etc/machine-id"
     printf 'nameserver 127.0.0.1\n' >"$machine/etc/resolv.conf"
+    echo force-unsafe-io >"$machine/etc/dpkg/dpkg.cfg.d/boot-test" # what is written is thrown away
     # Nothing is online here, and nothing needs to wait for it.
     ln -sf /dev/null "$machine/etc/systemd/system/systemd-networkd-wait-online.service"
 }
@@ -135,7 +136,8 @@ trap cleanup EXIT
 fail() {
     echo "FAIL $*"
     if [ -n "$nspawn_pid" ] && find_leader; then
-        inside systemctl status --no-pager -n 0 'foretoken*' 2>&1 | grep -E '●|×|Active|Status' | head -n 30
+        inside systemctl status --no-pager -n 0 'foretoken*' 2>&1 |
+            grep -E '●|×|Active|Status' | head -n 30
         inside journalctl --no-pager -n 60 -o short-monotonic -u 'foretoken*' 2>&1
     else
         tail -n 40 "$work/console.log" 2>/dev/null

@@ -63,9 +63,10 @@ sandbox_is_in_force() {
 
 config_check_finds_what_is_wrong() {
     inside foretokenctl config check >/dev/null || fail "the shipped file is right"
-    inside sh -c "sed 's/^target_endpoint.*/target_endpoint = unix:\/run\/else/; s/^listen = 127.*/&\n\
-max_num_seq = 3/' /etc/foretoken/foretoken.conf >/tmp/wrong.conf"
-    inside foretokenctl config check /tmp/wrong.conf >"$work/check"
+    inside sed -e 's|^target_endpoint.*|target_endpoint = unix:/run/else|' \
+        -e 's/^listen = 127.*/&\nmax_num_seq = 3/' /etc/foretoken/foretoken.conf \
+        >"$machine/root/wrong.conf"
+    inside foretokenctl config check /root/wrong.conf >"$work/check"
     [ $? -eq 78 ] || fail "config check of a wrong file"
     grep -q "wrong.conf:[0-9]*: unknown parameter 'max_num_seq'.*'max_num_seqs'" "$work/check" ||
         fail "config check names line and nearest key: $(cat "$work/check")"
@@ -292,7 +293,7 @@ removal_and_purge_leave_nothing() {
     [ -z "$(inside systemctl --failed --no-legend)" ] || fail "a failed unit is left"
     inside dpkg -P foretoken >"$work/dpkg.log" 2>&1 || fail "dpkg -P: $(cat "$work/dpkg.log")"
     grep -qi warning "$work/dpkg.log" && fail "dpkg -P warns: $(cat "$work/dpkg.log")"
-    inside rm -f /root/foretoken.deb /tmp/wrong.conf
+    inside rm -f /root/foretoken.deb /root/wrong.conf
     find "$machine" -xdev -path "$machine/run" -prune -o -path "$machine/proc" -prune -o -print |
         grep -vE '/var/(log|lib/(dpkg|systemd|apt)|cache)/|/tmp/' | sort >"$work/after"
     comm -13 "$work/before" "$work/after" | grep -i foretoken >"$work/left"
