@@ -26,10 +26,7 @@ struct options {
 };
 
 #define ROW(name, kind, unit, min, max, def, choices, help)                                        \
-    {                                                                                              \
-#name, kind, unit, min, max, def, choices, false, offsetof(struct options, name), help,    \
-            false                                                                                  \
-    }
+    { #name, kind, unit, min, max, def, choices, false, offsetof(struct options, name), help }
 static const struct ft_param k_rows[] = {
     ROW(target, FT_PARAM_STR, "", 0, 0, "", NULL, "folder of the target model"),
     ROW(draft, FT_PARAM_STR, "", 0, 0, "", NULL, "folder of the draft model"),

@@ -17,13 +17,13 @@ struct options {
 
 static const struct ft_param rows[] = {
     {"device", FT_PARAM_STR, "", 0, 0, "cpu", NULL, false, offsetof(struct options, device),
-     "device of the model", false},
+     "device of the model"},
     {"threads", FT_PARAM_I32, "", 0, 1024, "0", NULL, false, offsetof(struct options, threads),
-     "compute threads, 0: one per core", false},
+     "compute threads, 0: one per core"},
     {"rounds", FT_PARAM_I32, "", 1, 10000, "15", NULL, false, offsetof(struct options, rounds),
-     "times that every case is measured", false},
+     "times that every case is measured"},
     {"prompt", FT_PARAM_I32, "tokens", 1, 65536, "512", NULL, false,
-     offsetof(struct options, prompt), "chunk of the prompt case", false},
+     offsetof(struct options, prompt), "chunk of the prompt case"},
 };
 static const struct ft_param_table table = {rows, sizeof rows / sizeof rows[0]};
 

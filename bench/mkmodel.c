@@ -21,11 +21,11 @@ struct options {
 
 static const struct ft_param rows[] = {
     {"shape", FT_PARAM_STR, "", 0, 0, "llama-3.2-1b", "llama-3.2-1b|llama-3.2-3b|llama-3.1-8b",
-     false, offsetof(struct options, shape), "which model's shape", false},
+     false, offsetof(struct options, shape), "which model's shape"},
     {"config", FT_PARAM_STR, "", 0, 0, "", NULL, false, offsetof(struct options, config),
-     "a config.json to take the shape from instead", false},
+     "a config.json to take the shape from instead"},
     {"seed", FT_PARAM_I32, "", 0, INT32_MAX, "1", NULL, false, offsetof(struct options, seed),
-     "of the random numbers", false},
+     "of the random numbers"},
 };
 static const struct ft_param_table table = {rows, sizeof rows / sizeof rows[0]};
 

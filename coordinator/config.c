@@ -10,7 +10,7 @@
 
 #define MODULE "config"
 
-#define ROW(name, kind, unit, min, max, def, choices, help, live, argv_only)                       \
+#define ROW(name, kind, unit, min, max, def, choices, help, reach)                                 \
     {                                                                                              \
         #name,                                                                                     \
         FT_PARAM_##kind,                                                                           \
@@ -19,18 +19,17 @@
         max,                                                                                       \
         def,                                                                                       \
         choices,                                                                                   \
-        live,                                                                                      \
+        reach,                                                                                     \
         offsetof(struct co_config, name),                                                          \
         help,                                                                                      \
-        argv_only,                                                                                 \
     },
 static const struct ft_param k_rows[] = {
 #define X(name, type, kind, unit, min, max, def, choices, help)                                    \
-    ROW(name, kind, unit, min, max, def, choices, help, false, false)
+    ROW(name, kind, unit, min, max, def, choices, help, FT_PARAM_FIXED)
 #define LIVE(name, type, kind, unit, min, max, def, choices, help)                                 \
-    ROW(name, kind, unit, min, max, def, choices, help, true, false)
+    ROW(name, kind, unit, min, max, def, choices, help, FT_PARAM_LIVE)
 #define ARGV(name, type, kind, unit, min, max, def, choices, help)                                 \
-    ROW(name, kind, unit, min, max, def, choices, help, false, true)
+    ROW(name, kind, unit, min, max, def, choices, help, FT_PARAM_ARGV)
 #include "coordinator/params.def"
 #undef X
 };

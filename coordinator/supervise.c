@@ -59,7 +59,7 @@ void co_supervise_close(struct co_supervise *supervise) {
 
 static void say_change(void *user, const struct ft_param *row, const char *now, const char *fresh) {
     (void)user;
-    if (row->reloadable)
+    if (row->reach == FT_PARAM_LIVE)
         ft_info("reloaded key %s from \"%s\" to \"%s\"", row->name, now, fresh);
     else
         ft_warn("reload-refused key %s running \"%s\" configured \"%s\" reason it takes a restart",
@@ -71,7 +71,6 @@ static void apply(struct co_app *app) {
     enum ft_log_level level;
     if (ft_log_parse_level(app->config.log_level, &level))
         ft_log_set_level(level);
-    ft_rpc_loop_set_spin(app->loop, (int64_t)app->config.spin_us * 1000);
     co_peer_set_step_timeout(app->target, app->config.target_step_timeout_ms);
     if (app->draft != NULL)
         co_peer_set_step_timeout(app->draft, app->config.draft_step_timeout_ms);

@@ -6,7 +6,6 @@
 
 static const struct ft_param k_params[] = {
 #define X FT_WORKER_PARAM_ROW
-#define ARGV FT_WORKER_PARAM_ARGV
 #include "common/worker/params.def"
 #include "target_worker/params.def"
 #undef X

@@ -293,12 +293,12 @@ static void print_roff_row(const struct ft_param *row, enum ft_param_roff what, 
                 row->unit);
     fputs("Default: ", out);
     print_roff_text(row->default_value[0] ? row->default_value : "none", out);
-    fprintf(out, ".%s\n", row->reloadable ? " Reloadable." : "");
+    fprintf(out, ".%s\n", row->reach == FT_PARAM_LIVE ? " Reloadable." : "");
 }
 
 void ft_param_print_roff(const struct ft_param_table *table, enum ft_param_roff what, FILE *out) {
     for (size_t i = 0; i < table->n_rows; i++)
-        if (what == FT_PARAM_ROFF_OPTIONS || !table->rows[i].argv_only)
+        if (what == FT_PARAM_ROFF_OPTIONS || table->rows[i].reach != FT_PARAM_ARGV)
             print_roff_row(&table->rows[i], what, out);
 }
 
@@ -340,7 +340,7 @@ int32_t ft_param_reload(const struct ft_param_table *table, void *values, const 
         if (strcmp(before, after) == 0)
             continue;
         on_change(user, row, before, after);
-        if (!row->reloadable)
+        if (row->reach != FT_PARAM_LIVE)
             n_kept++;
         else
             FT_ASSERT(set_row(row, values, after, &err) == FT_OK); /* it was read from a text */

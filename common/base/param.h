@@ -29,6 +29,13 @@ enum ft_param_kind {
 
 #define FT_PARAM_STR_MAX 256
 
+/* When and where a value can be set. false and true are the first two. */
+enum ft_param_reach {
+    FT_PARAM_FIXED = 0, /* at start, wherever values come from */
+    FT_PARAM_LIVE = 1,  /* while the process runs as well: a reload takes it over */
+    FT_PARAM_ARGV = 2   /* of one start alone: refused in a file and in the environment */
+};
+
 struct ft_param {
     const char *name; /* as in vLLM where it has one; '-' and '_' are the same to a user */
     enum ft_param_kind kind;
@@ -36,10 +43,9 @@ struct ft_param {
     double min, max;           /* numbers; ignored for BOOL and STR */
     const char *default_value; /* text, parsed like any other */
     const char *choices;       /* STR: "a|b|c" or NULL for any */
-    bool reloadable;           /* may change while the process runs */
-    size_t offset;             /* of the value in the caller's struct */
+    enum ft_param_reach reach;
+    size_t offset; /* of the value in the caller's struct */
     const char *help;
-    bool argv_only; /* of one start alone: refused in a file and in the environment */
 };
 
 struct ft_param_table {

@@ -25,7 +25,7 @@ static void set_origin(struct ft_settings *settings, const struct ft_param *row,
 static enum ft_code set(struct ft_settings *settings, const char *key, const char *value,
                         struct ft_err *err) {
     const struct ft_param *row = ft_param_find(settings->table, key);
-    if (row != NULL && row->argv_only)
+    if (row != NULL && row->reach == FT_PARAM_ARGV)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "%s is '%.80s': can be set on the command line only", row->name, value);
     return ft_param_set(settings->table, settings->values, key, value, err);
@@ -272,7 +272,7 @@ void ft_settings_print(const struct ft_settings *settings, FILE *out) {
         const struct ft_param *row = &settings->table->rows[i];
         const struct ft_setting_origin *origin = &settings->origins[i];
         char value[FT_PARAM_STR_MAX];
-        if (row->argv_only)
+        if (row->reach == FT_PARAM_ARGV)
             continue;
         ft_param_format(row, settings->values, value);
         fprintf(out, "%s = %s ; %s", row->name, value, sources[origin->source]);

@@ -30,9 +30,8 @@ struct ft_worker_params {
 
 /* One row of a .def file; the roles build their table of it:
  *     #define X FT_WORKER_PARAM_ROW
- *     #define ARGV FT_WORKER_PARAM_ARGV
  *     #include "common/worker/params.def" */
-#define FT_WORKER_PARAM_AS(name, kind, unit, min, max, def, choices, reloadable, help, argv_only)  \
+#define FT_WORKER_PARAM_ROW(name, kind, unit, min, max, def, choices, reach, help)                 \
     {                                                                                              \
         #name,                                                                                     \
         FT_PARAM_##kind,                                                                           \
@@ -41,15 +40,10 @@ struct ft_worker_params {
         max,                                                                                       \
         def,                                                                                       \
         choices,                                                                                   \
-        reloadable,                                                                                \
+        reach,                                                                                     \
         offsetof(struct ft_worker_params, name),                                                   \
         help,                                                                                      \
-        argv_only,                                                                                 \
     },
-#define FT_WORKER_PARAM_ROW(name, kind, unit, min, max, def, choices, reloadable, help)            \
-    FT_WORKER_PARAM_AS(name, kind, unit, min, max, def, choices, reloadable, help, false)
-#define FT_WORKER_PARAM_ARGV(name, kind, unit, min, max, def, choices, reloadable, help)           \
-    FT_WORKER_PARAM_AS(name, kind, unit, min, max, def, choices, reloadable, help, true)
 
 #ifdef __cplusplus
 }

@@ -101,13 +101,13 @@ static void set_log_level(const struct ft_worker_params *params) {
 static void say_change(void *user, const struct ft_param *row, const char *now, const char *fresh) {
     const struct running *running = user;
     char line[2 * FT_PARAM_STR_MAX + 128];
-    if (row->reloadable)
+    if (row->reach == FT_PARAM_LIVE)
         snprintf(line, sizeof line, "reloaded key %s from \"%s\" to \"%s\"", row->name, now, fresh);
     else
         snprintf(line, sizeof line,
                  "reload-refused key %s running \"%s\" configured \"%s\" reason it takes a restart",
                  row->name, now, fresh);
-    running->program->role->notify(row->reloadable ? FT_LOG_INFO : FT_LOG_WARN, line);
+    running->program->role->notify(row->reach == FT_PARAM_LIVE ? FT_LOG_INFO : FT_LOG_WARN, line);
 }
 
 static void reload(struct running *running) {
@@ -124,7 +124,6 @@ static void reload(struct running *running) {
         int32_t n_kept =
             ft_param_reload(&program->params, &running->params, &fresh, say_change, running);
         set_log_level(&running->params);
-        ft_rpc_loop_set_spin(running->loop, (int64_t)running->params.spin_us * 1000);
         snprintf(line, sizeof line, "reload-done need_restart %d", (int)n_kept);
         program->role->notify(FT_LOG_INFO, line);
     }

@@ -218,6 +218,7 @@ if [ -z "$deb" ]; then
     }
     deb=$(tail -n 2 "$work/package.log" | grep '[.]deb$')
 fi
+tarball=$(echo "${deb%/*}"/foretoken-*.tar.gz)
 [ -f "$deb" ] || { echo "no package at '$deb'"; exit 1; }
 make_root
 say "boot"

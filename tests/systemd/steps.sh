@@ -1,10 +1,11 @@
-# The steps of run.sh, in order: each leaves the service running as it found it, but for the last.
+# The steps of run.sh, in order: each leaves the service running as it found it, but for the last
+# two, which remove it and try the tarball.
 steps=(install_starts_the_demo_pair generate_answers journal_has_fields sandbox_is_in_force
     config_check_finds_what_is_wrong reload_takes_what_it_can workers_are_killed_alone
     coordinator_is_killed_alone watchdog_ends_a_coordinator_that_hangs
     watchdog_ends_a_worker_that_hangs stream_survives_a_restart_of_the_target
     drain_finishes_what_runs wrong_configuration_is_not_retried reboot_brings_it_back
-    upgrade_restarts_it removal_and_purge_leave_nothing)
+    upgrade_restarts_it removal_and_purge_leave_nothing tarball_serves_from_opt)
 
 install_starts_the_demo_pair() {
     find "$machine" -xdev -path "$machine/run" -prune -o -path "$machine/proc" -prune -o -print |
@@ -91,9 +92,13 @@ reload_takes_what_it_can() {
     wait_until 10 "active after the reload" is_active foretoken-coordinator
     now
     edit_conf 's/^max_queue.*/max_queue = many/'
-    inside systemctl reload foretoken-coordinator || fail "systemctl reload"
+    inside systemctl reload foretoken-coordinator 2>/dev/null && fail "reload of a wrong file"
     wait_until 10 "the log of the failure" says foretoken-coordinator \
         "foretoken.conf:[0-9]*: max_queue is 'many'"
+    says foretoken-coordinator reload-failed && fail "a wrong file reaches the process"
+    inside sh -c "kill -HUP $pid"
+    wait_until 10 "the log of the process" says foretoken-coordinator \
+        "reload-failed.*foretoken.conf:[0-9]*: max_queue is 'many'"
     [ "$(pid_of foretoken-coordinator)" = "$pid" ] || fail "a reload is no restart"
     generate >/dev/null || fail "it serves after a reload that failed"
     edit_conf '/^max_queue/d; /^max_num_seqs/d'
@@ -303,4 +308,25 @@ removal_and_purge_leave_nothing() {
     [ -e "$machine/run/foretoken" ] && fail "/run/foretoken is left"
     [ "$(inside systemctl is-system-running)" = running ] || fail "the system is degraded"
     ok "removal and purge: no process, file, unit, link or user is left"
+}
+
+# As docs/OPERATIONS.md says, word for word.
+tarball_serves_from_opt() {
+    local units=/opt/foretoken/lib/systemd/system
+    [ -f "$tarball" ] || fail "no tarball beside the package"
+    mkdir -p "$machine/opt/foretoken"
+    tar -xzf "$tarball" -C "$machine/opt/foretoken" --strip-components=1 || fail "tar"
+    inside systemd-sysusers /opt/foretoken/lib/sysusers.d/foretoken.conf || fail "sysusers"
+    inside sh -c "systemctl enable --now $units/foretoken*.service $units/foretoken.target" \
+        >"$work/enable.log" 2>&1 || fail "systemctl enable: $(cat "$work/enable.log")"
+    wait_until 20 "the tarball's units serve" is_serving
+    case $(inside readlink "/proc/$(pid_of foretoken-target)/exe") in
+    /opt/foretoken/bin/*) ;;
+    *) fail "another program than the tarball's runs" ;;
+    esac
+    [ "$(inside /opt/foretoken/bin/foretokenctl generate --prompt "Once upon a time" \
+        --max-tokens 24 --temperature 0)" = "$first_text" ] || fail "the same text"
+    inside /opt/foretoken/bin/foretokenctl config check >"$work/check" || fail "config check"
+    grep -q '^/opt/foretoken/etc/foretoken/foretoken.conf' "$work/check" || fail "its own file"
+    ok "the tarball: unpacked in /opt/foretoken, enabled, serves"
 }

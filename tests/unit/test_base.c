@@ -83,15 +83,14 @@ struct values {
     char mode[FT_PARAM_STR_MAX];
 };
 static const struct ft_param k_rows[] = {
-    {"num_things", FT_PARAM_I32, "things", 1, 16, "4", NULL, false, offsetof(struct values, n), "n",
-     false},
+    {"num_things", FT_PARAM_I32, "things", 1, 16, "4", NULL, false, offsetof(struct values, n),
+     "n"},
     {"cache_bytes", FT_PARAM_SIZE, "bytes", 1, 1e12, "1Mi", NULL, false,
-     offsetof(struct values, bytes), "b", false},
-    {"ratio", FT_PARAM_F64, "", 0, 1, "0.5", NULL, false, offsetof(struct values, x), "x", false},
-    {"enable", FT_PARAM_BOOL, "", 0, 0, "true", NULL, false, offsetof(struct values, on), "on",
-     false},
-    {"mode", FT_PARAM_STR, "", 0, 0, "fast", "fast|slow", false, offsetof(struct values, mode), "m",
-     false},
+     offsetof(struct values, bytes), "b"},
+    {"ratio", FT_PARAM_F64, "", 0, 1, "0.5", NULL, false, offsetof(struct values, x), "x"},
+    {"enable", FT_PARAM_BOOL, "", 0, 0, "true", NULL, false, offsetof(struct values, on), "on"},
+    {"mode", FT_PARAM_STR, "", 0, 0, "fast", "fast|slow", false, offsetof(struct values, mode),
+     "m"},
 };
 static const struct ft_param_table k_table = {k_rows, 5};
 

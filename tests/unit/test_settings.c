@@ -146,13 +146,15 @@ struct values {
     int32_t fd;
 };
 #define AT(member) offsetof(struct values, member)
+#define FIXED FT_PARAM_FIXED
+#define LIVE FT_PARAM_LIVE
 static const struct ft_param k_rows[] = {
-    {"count", FT_PARAM_I32, "things", 1, 10, "3", NULL, true, AT(count), "how many", false},
-    {"ratio", FT_PARAM_F64, "", 0, 1, "0.1", NULL, true, AT(ratio), "a part", false},
-    {"bytes", FT_PARAM_SIZE, "bytes", 0, 1e12, "1Ki", NULL, false, AT(bytes), "room", false},
-    {"flag", FT_PARAM_BOOL, "", 0, 0, "false", NULL, false, AT(flag), "whether", false},
-    {"word", FT_PARAM_STR, "", 0, 0, "b", "a|b|c", true, AT(word), "which", false},
-    {"fd", FT_PARAM_I32, "", -1, 9, "-1", NULL, false, AT(fd), "of this start", true},
+    {"count", FT_PARAM_I32, "things", 1, 10, "3", NULL, LIVE, AT(count), "how many"},
+    {"ratio", FT_PARAM_F64, "", 0, 1, "0.1", NULL, LIVE, AT(ratio), "a part"},
+    {"bytes", FT_PARAM_SIZE, "bytes", 0, 1e12, "1Ki", NULL, FIXED, AT(bytes), "room"},
+    {"flag", FT_PARAM_BOOL, "", 0, 0, "false", NULL, FIXED, AT(flag), "whether"},
+    {"word", FT_PARAM_STR, "", 0, 0, "b", "a|b|c", LIVE, AT(word), "which"},
+    {"fd", FT_PARAM_I32, "", -1, 9, "-1", NULL, FT_PARAM_ARGV, AT(fd), "of this start"},
 };
 static const struct ft_param_table k_table = {k_rows, sizeof k_rows / sizeof k_rows[0]};
 
