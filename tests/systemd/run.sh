@@ -110,7 +110,7 @@ boot() {
     systemd-nspawn --register=no --keep-unit -q -b -D "$machine" --private-network \
         --console=pipe </dev/null >>"$work/console.log" 2>&1 &
     nspawn_pid=$!
-    wait_until 60 "systemd reaches running" is_booted
+    wait_until 120 "systemd reaches running" is_booted
 }
 
 wait_gone() {

@@ -84,27 +84,27 @@ reload_takes_what_it_can() {
     now
     edit_conf 's/^num_speculative_tokens.*/&\nmax_queue = 7\nmax_num_seqs = 9/'
     inside systemctl reload foretoken-coordinator || fail "systemctl reload"
-    wait_until 10 "the log of the reload" says foretoken-coordinator reload-done
+    wait_until 30 "the log of the reload" says foretoken-coordinator reload-done
     [ -n "$(journal foretoken-coordinator FORETOKEN_EVENT=reloaded FORETOKEN_KEY=max_queue)" ] ||
         fail "max_queue is reloaded"
     [ -n "$(journal foretoken-coordinator FORETOKEN_EVENT=reload-refused \
         FORETOKEN_KEY=max_num_seqs PRIORITY=4)" ] || fail "max_num_seqs takes a restart"
-    wait_until 10 "active after the reload" is_active foretoken-coordinator
+    wait_until 30 "active after the reload" is_active foretoken-coordinator
     now
     edit_conf 's/^max_queue.*/max_queue = many/'
     inside systemctl reload foretoken-coordinator 2>/dev/null && fail "reload of a wrong file"
-    wait_until 10 "the log of the failure" says foretoken-coordinator \
+    wait_until 30 "the log of the failure" says foretoken-coordinator \
         "foretoken.conf:[0-9]*: max_queue is 'many'"
     says foretoken-coordinator reload-failed && fail "a wrong file reaches the process"
     inside sh -c "kill -HUP $pid"
-    wait_until 10 "the log of the process" says foretoken-coordinator \
+    wait_until 30 "the log of the process" says foretoken-coordinator \
         "reload-failed.*foretoken.conf:[0-9]*: max_queue is 'many'"
     [ "$(pid_of foretoken-coordinator)" = "$pid" ] || fail "a reload is no restart"
     generate >/dev/null || fail "it serves after a reload that failed"
     edit_conf '/^max_queue/d; /^max_num_seqs/d'
     inside systemctl reload foretoken-coordinator foretoken-target foretoken-draft ||
         fail "systemctl reload"
-    wait_until 10 "all active after the reload" is_serving
+    wait_until 30 "all active after the reload" is_serving
     ok "SIGHUP: what is reloadable is taken, the rest named, an error changes nothing"
 }
 
@@ -117,15 +117,15 @@ kill_alone() { # UNIT
     local pid
     pid=$(pid_of "$unit")
     inside systemctl kill -s KILL "$unit" || fail "kill $unit"
-    wait_until 20 "$unit is started again" is_another_pid "$unit" "$pid"
-    wait_until 20 "everything serves after $unit was killed" is_serving
+    wait_until 60 "$unit is started again" is_another_pid "$unit" "$pid"
+    wait_until 60 "everything serves after $unit was killed" is_serving
     for other in $services; do
         [ "$other" = "$unit" ] || case $before in
         *" $other=$(pid_of "$other")"*) ;;
         *) fail "$other was restarted because $unit was killed" ;;
         esac
     done
-    wait_until 20 "the same text after $unit was killed" gives_the_same_text
+    wait_until 60 "the same text after $unit was killed" gives_the_same_text
 }
 
 gives_the_same_text() {
@@ -144,26 +144,26 @@ coordinator_is_killed_alone() {
     ok "coordinator killed: it alone restarts, same text"
 }
 
-# With a watchdog of 3 s, for the length of the step.
+# With a watchdog of 5 s, for the length of the step.
 trip_watchdog() { # UNIT
     local unit=$1 pid
     inside mkdir -p "/run/systemd/system/$unit.service.d"
-    inside sh -c "printf '[Service]\nWatchdogSec=3\n' >/run/systemd/system/$unit.service.d/t.conf"
+    inside sh -c "printf '[Service]\nWatchdogSec=5\n' >/run/systemd/system/$unit.service.d/t.conf"
     inside systemctl daemon-reload
     inside systemctl restart "$unit" || fail "restart $unit"
-    wait_until 20 "everything serves" is_serving
+    wait_until 60 "everything serves" is_serving
     pid=$(pid_of "$unit")
-    sleep 4
+    sleep 6
     [ "$(pid_of "$unit")" = "$pid" ] || fail "$unit feeds its watchdog while it is idle"
     now
     inside kill -STOP "$pid" 2>/dev/null || inside sh -c "kill -STOP $pid"
-    wait_until 20 "$unit is ended by the watchdog" is_another_pid "$unit" "$pid"
+    wait_until 60 "$unit is ended by the watchdog" is_another_pid "$unit" "$pid"
     inside journalctl -q --no-pager -u "$unit" --since "$since" | grep -qi watchdog ||
         fail "the journal says that the watchdog ended $unit"
     inside rm -r "/run/systemd/system/$unit.service.d"
     inside systemctl daemon-reload
-    wait_until 20 "everything serves after the watchdog" is_serving
-    wait_until 20 "the same text" gives_the_same_text
+    wait_until 60 "everything serves after the watchdog" is_serving
+    wait_until 60 "the same text" gives_the_same_text
 }
 
 watchdog_ends_a_coordinator_that_hangs() {
@@ -181,7 +181,7 @@ begin_stream() {
     rm -f "$work/stream"
     generate_long >"$work/stream" 2>"$work/stream.err" &
     stream_pid=$!
-    wait_until 10 "the stream begins" test -s "$work/stream"
+    wait_until 30 "the stream begins" test -s "$work/stream"
 }
 
 generate_long() {
@@ -215,36 +215,39 @@ stream_survives_a_restart_of_the_target() {
     halt_stream
     inside systemctl kill -s KILL foretoken-target || fail "kill of the target"
     whole_stream "killing the target"
-    wait_until 20 "everything serves again" is_serving
+    wait_until 60 "everything serves again" is_serving
     halt_stream
     inside systemctl restart foretoken-target || fail "restart of the target"
     whole_stream "restarting the target"
-    wait_until 20 "everything serves again" is_serving
+    wait_until 60 "everything serves again" is_serving
     ok "the target is killed, and restarted, under a stream: same text, no token twice"
 }
 
 drain_finishes_what_runs() {
     local pid
+    edit_conf 's/^num_speculative_tokens.*/&\nshutdown_timeout_ms = 60000/'
+    inside systemctl reload foretoken-coordinator || fail "reload of shutdown_timeout_ms"
     now
     pid=$(pid_of foretoken-coordinator)
     halt_stream
     inside sh -c "kill -TERM $pid"
-    wait_until 5 "the drain" says foretoken-coordinator "draining signal 15 running 1"
+    wait_until 30 "the drain" says foretoken-coordinator "draining signal 15 running 1"
     inside foretokenctl generate --prompt x --max-tokens 1 --timeout 2 >/dev/null 2>&1 &&
         fail "a coordinator that drains takes no new request"
     inside sh -c "kill -CONT $(pid_of foretoken-target)"
     whole_stream "SIGTERM"
-    wait_until 20 "a new coordinator" is_another_pid foretoken-coordinator "$pid"
-    wait_until 20 "everything serves after the drain" is_serving
+    wait_until 60 "a new coordinator" is_another_pid foretoken-coordinator "$pid"
+    wait_until 60 "everything serves after the drain" is_serving
     halt_stream
     inside systemctl stop --no-block foretoken.target || fail "systemctl stop foretoken.target"
-    wait_until 5 "the coordinator stops" has_status foretoken-coordinator draining
+    wait_until 30 "the coordinator stops" has_status foretoken-coordinator draining
     is_active foretoken-target || fail "the target stops before the coordinator has drained"
     inside sh -c "kill -CONT $(pid_of foretoken-target)"
     whole_stream "systemctl stop foretoken.target"
-    wait_until 20 "all stop" all_stopped
+    wait_until 60 "all stop" all_stopped
+    edit_conf '/^shutdown_timeout_ms/d'
     inside systemctl start foretoken.target foretoken-coordinator || fail "start again"
-    wait_until 20 "everything serves again" is_serving
+    wait_until 60 "everything serves again" is_serving
     ok "drain: SIGTERM and systemctl stop let a stream end, and take no new one"
 }
 
@@ -265,16 +268,16 @@ wrong_configuration_is_not_retried() {
     [ "$(property foretoken-target NRestarts)" -eq 0 ] || fail "78 is not retried"
     edit_conf 's|^model = /nonexistent|model = /usr/share/foretoken/models/demo-target|'
     inside systemctl restart foretoken-target || fail "start with the right model"
-    wait_until 20 "everything serves" is_serving
-    wait_until 20 "the same text" gives_the_same_text
+    wait_until 60 "everything serves" is_serving
+    wait_until 60 "the same text" gives_the_same_text
     ok "a model that is not there: status 78, no restarts; put right, it serves"
 }
 
 reboot_brings_it_back() {
     power_off
     boot
-    wait_until 20 "everything serves after a reboot" is_serving
-    wait_until 20 "the same text after a reboot" gives_the_same_text
+    wait_until 60 "everything serves after a reboot" is_serving
+    wait_until 60 "the same text after a reboot" gives_the_same_text
     ok "reboot: everything serves by itself"
 }
 
@@ -284,8 +287,8 @@ upgrade_restarts_it() {
     edit_conf '$a # kept'
     inside dpkg -i --force-confdef --force-confold /root/foretoken.deb >"$work/dpkg.log" 2>&1 ||
         fail "dpkg -i over itself: $(cat "$work/dpkg.log")"
-    wait_until 20 "a restart by the upgrade" is_another_pid foretoken-coordinator "$pid"
-    wait_until 20 "everything serves after the upgrade" is_serving
+    wait_until 60 "a restart by the upgrade" is_another_pid foretoken-coordinator "$pid"
+    wait_until 60 "everything serves after the upgrade" is_serving
     inside grep -q '# kept' /etc/foretoken/foretoken.conf || fail "the administrator's file is kept"
     ok "upgrade: restarted, the edited foretoken.conf kept"
 }
@@ -319,7 +322,7 @@ tarball_serves_from_opt() {
     inside systemd-sysusers /opt/foretoken/lib/sysusers.d/foretoken.conf || fail "sysusers"
     inside sh -c "systemctl enable --now $units/foretoken*.service $units/foretoken.target" \
         >"$work/enable.log" 2>&1 || fail "systemctl enable: $(cat "$work/enable.log")"
-    wait_until 20 "the tarball's units serve" is_serving
+    wait_until 60 "the tarball's units serve" is_serving
     case $(inside readlink "/proc/$(pid_of foretoken-target)/exe") in
     /opt/foretoken/bin/*) ;;
     *) fail "another program than the tarball's runs" ;;
