@@ -156,14 +156,14 @@ static enum ft_code tell_ready(const struct ft_worker_params *params, struct ft_
 }
 
 static void notify_ready(const struct ft_worker *worker) {
-    char line[640];
+    char line[1024];
     int32_t n_blocks = ft_kvpool_total(worker->pool);
-    int64_t n_positions = (int64_t)n_blocks * FT_KV_BLOCK_TOKENS;
+    int64_t n_positions = (int64_t)n_blocks * ft_kvpool_block_tokens(worker->pool);
     snprintf(line, sizeof line,
-             "ready model %s backend \"%s\" kv_blocks %d kv_positions %" PRId64
+             "ready model %s backend \"%s\" kv_layout %s kv_blocks %d kv_positions %" PRId64
              " max_model_len %d epoch %016" PRIx64 " listen %s",
-             worker->params->model, ft_model_backend(worker->model), n_blocks, n_positions,
-             worker->len_max, worker->epoch, worker->params->listen);
+             worker->params->model, ft_model_backend(worker->model), worker->params->kv_layout,
+             n_blocks, n_positions, worker->len_max, worker->epoch, worker->params->listen);
     worker->role->notify(FT_LOG_INFO, line);
     if (!ft_supervisor_notify("READY=1\nSTATUS=%s loaded, listening on %s", worker->params->model,
                               worker->params->listen))

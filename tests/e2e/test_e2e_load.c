@@ -104,6 +104,52 @@ START_TEST(dev09_pool_of_one_and_a_half_requests_completes_everything) {
 }
 END_TEST
 
+/* Slots of 448 positions: three in the target's pool, one in the draft's, for six requests whose
+ * text is known from blocks. */
+START_TEST(dev09_slots_give_the_text_of_blocks_under_pressure) {
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("r7"),
+        .draft_dir = ft_fixture_model("r7n"),
+    };
+    cluster_start(&g_cluster, &opts);
+    for (int i = 0; i < PRESSED; i++) {
+        struct ft_wire_generate request = request_of(i, 200, 200);
+        gen_run(&g_cluster, &request, &g_solo[i]);
+        ck_assert_msg(g_solo[i].status.code == 0, "%s", g_solo[i].status.text);
+    }
+    cluster_stop(&g_cluster);
+    for (int role = CLUSTER_TARGET; role <= CLUSTER_DRAFT; role++) {
+        opts.args[role][0] =
+            role == CLUSTER_TARGET ? "--kv_cache_bytes=1500Ki" : "--kv_cache_bytes=672Ki";
+        opts.args[role][1] = "--kv_layout=slotted";
+        opts.args[role][2] = "--enable_prefix_caching=false";
+        opts.args[role][3] = "--max_model_len=448";
+    }
+    cluster_start(&g_cluster, &opts);
+    struct gen *all[PRESSED];
+    for (int i = 0; i < PRESSED; i++) {
+        struct ft_wire_generate request = request_of(i, 200, 200);
+        all[i] = &g_gens[i];
+        gen_start(&g_cluster, &request, all[i]);
+    }
+    gen_wait(&g_cluster, all, PRESSED);
+    uint64_t n_accepted = 0;
+    for (int i = 0; i < PRESSED; i++) {
+        require_solo(all[i], i);
+        n_accepted += all[i]->spec.num_accepted_tokens;
+        gen_fini(all[i]);
+        gen_fini(&g_solo[i]);
+    }
+    ck_assert_uint_gt(n_accepted, 0);
+    struct ft_wire_stats s = cluster_stats(&g_cluster);
+    ck_assert_uint_eq(s.target.kv_blocks_total, 3);
+    ck_assert_uint_eq(s.draft.kv_blocks_total, 1);
+    ck_assert_uint_eq(s.num_preemptions_total, 0);
+    require_idle_pools();
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 /* Target steps until the first token of a prompt of 20, beside n_long prompts of 900 that began
  * before it; -1 when those were done first, as happens where this client gets no processor. */
 static int64_t steps_to_first_token(int n_long) {
@@ -298,6 +344,7 @@ int main(void) {
     TCase *tc = tcase_create("load");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, dev09_pool_of_one_and_a_half_requests_completes_everything);
+    tcase_add_test(tc, dev09_slots_give_the_text_of_blocks_under_pressure);
     tcase_add_test(tc, streams_go_on_while_a_long_text_is_tokenized);
     tcase_add_test(tc, short_request_beside_long_prefills_waits_at_most_two_steps);
     suite_add_tcase(suite, tc);
