@@ -46,9 +46,8 @@ static enum ft_code check(const struct ft_worker_params *params, bool files, str
     if (params->listen[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "listen is not set: give --listen unix:PATH");
-    if (params->model[0] == 0)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
-    return files ? check_model(params, err) : FT_OK;
+    enum ft_code code = ft_worker_check_params(params, err);
+    return code == FT_OK && files ? check_model(params, err) : code;
 }
 
 static void print_problem(void *user, const struct ft_err *err) {

@@ -21,7 +21,7 @@
 /* systemd's patience with a tenth of a load: a slow disk gives 100 GB in ten of these. */
 #define LOAD_GRACE_US 600000000LL
 
-static enum ft_code check_params(const struct ft_worker_params *params, struct ft_err *err) {
+enum ft_code ft_worker_check_params(const struct ft_worker_params *params, struct ft_err *err) {
     if (params->model[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
     if (params->kv_cache_bytes <= 0)
@@ -149,7 +149,7 @@ static enum ft_code open_rest(struct ft_worker *worker, struct ft_err *err) {
 
 enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role *role,
                             const struct ft_worker_params *params, struct ft_err *err) {
-    enum ft_code code = check_params(params, err);
+    enum ft_code code = ft_worker_check_params(params, err);
     if (code != FT_OK)
         return code;
     struct ft_worker *worker = calloc(1, sizeof *worker);
