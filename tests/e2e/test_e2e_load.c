@@ -397,22 +397,23 @@ static void start_soak(void) {
     cluster_start(&g_cluster, &opts);
 }
 
-static bool is_touched(const struct ft_wire_worker_state *worker) {
-    return worker->kv_blocks_cached * 100 >= worker->kv_blocks_total * 85;
-}
-
-/* Memory of a pool is the process's once it was used: until then what grows is not a leak. */
+/* Memory of a pool is the process's once it was used, which preemption says of the target's: loads
+ * of a few seconds until none makes a worker grow any more. */
 static void warm_up(int64_t seconds) {
-    struct ft_wire_stats s;
-    int64_t limit_ns = ft_clock_now_ns() + 600 * INT64_C(1000000000);
+    enum { LOADS = 20 };
+    struct ft_wire_stats before, after = cluster_stats(&g_cluster);
+    int n = 0;
     do {
+        ck_assert_msg(n++ < LOADS, "the target still grows, to %llu KiB, or the draft, to %llu KiB",
+                      (unsigned long long)after.target.resident_bytes / 1024,
+                      (unsigned long long)after.draft.resident_bytes / 1024);
+        before = after;
         run_load(ft_clock_now_ns() + (seconds > 0 ? seconds : 1) * 1000000000);
         require_idle_pools();
-        s = cluster_stats(&g_cluster);
-        ck_assert_msg(ft_clock_now_ns() < limit_ns, "%llu of %llu blocks of the target were used",
-                      (unsigned long long)s.target.kv_blocks_cached,
-                      (unsigned long long)s.target.kv_blocks_total);
-    } while (!is_touched(&s.target) || !is_touched(&s.draft));
+        after = cluster_stats(&g_cluster);
+    } while (after.num_preemptions_total == 0 ||
+             after.target.resident_bytes > before.target.resident_bytes + (1 << 20) ||
+             after.draft.resident_bytes > before.draft.resident_bytes + (1 << 20));
 }
 
 static void require_flat(const char *who, uint64_t before, uint64_t after) {
