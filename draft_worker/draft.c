@@ -184,7 +184,7 @@ static enum ft_code feed(struct ft_worker *worker, struct drafting *d, struct ft
     if (code != FT_OK)
         return ft_err_set(err, FT_E_PROC_INTERNAL, MODULE, "a reserved position was not there");
     *batch = (struct ft_batch_seq){
-        .blocks = ft_kvseq_blocks(d->s->seq),
+        .blocks = ft_kvseq_pages(d->s->seq),
         .start = start,
         .tokens = id,
         .n_tokens = 1,

@@ -22,7 +22,8 @@ extern "C" {
 
 struct ft_kvpool;
 
-#define FT_KVPOOL_BLOCK_TOKENS_MAX 256
+/* As long as the longest sequence that a worker may be told to hold, for slots. */
+#define FT_KVPOOL_BLOCK_TOKENS_MAX (1 << 24)
 
 struct ft_kvpool_opts {
     int32_t n_blocks;     /* ids 0 .. n_blocks - 1 */

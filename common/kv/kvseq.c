@@ -10,6 +10,7 @@ struct ft_kvseq {
     uint64_t id;
     uint64_t stamp;
     int32_t *blocks;
+    int32_t *pages;   /* the pages of the blocks; blocks itself where a block is a page */
     int32_t n_blocks; /* at least ceil(len / block_tokens); more while positions are reserved */
     int32_t n_sealed; /* leading blocks that are full and may be shared: never written */
     int32_t len;
@@ -19,10 +20,12 @@ struct ft_kvseq {
 struct ft_kvseq_table {
     struct ft_kvpool *pool;
     int32_t block_tokens;
+    int32_t pages_per_block;
     int32_t n_max, len_max;
     int32_t n_used;
     struct ft_kvseq *seqs; /* [n_max] */
     int32_t *block_slab;   /* [n_max, blocks of len_max] */
+    int32_t *page_slab;    /* [n_max, pages of these]; NULL where a block is a page */
     int32_t free_head;
     int32_t *buckets;
     uint32_t bucket_mask;
@@ -40,6 +43,12 @@ enum ft_code ft_kvseq_create(struct ft_kvseq_table **out, const struct ft_kvseq_
     if (opts->len_max < 1)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "len_max is %d: must be at least 1",
                           opts->len_max);
+    int32_t block_tokens = ft_kvpool_block_tokens(opts->pool);
+    int32_t page_tokens = opts->page_tokens != 0 ? opts->page_tokens : block_tokens;
+    if (page_tokens < 1 || block_tokens % page_tokens != 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "page_tokens is %d: must divide block_tokens, which is %d", page_tokens,
+                          block_tokens);
     size_t n = (size_t)opts->n_max;
     uint32_t n_buckets = 1;
     while (n_buckets < n)
@@ -48,19 +57,28 @@ enum ft_code ft_kvseq_create(struct ft_kvseq_table **out, const struct ft_kvseq_
     if (table == NULL)
         goto fail_memory;
     table->pool = opts->pool;
-    table->block_tokens = ft_kvpool_block_tokens(opts->pool);
+    table->block_tokens = block_tokens;
+    table->pages_per_block = block_tokens / page_tokens;
     table->n_max = opts->n_max;
     table->len_max = opts->len_max;
     size_t per_seq = (size_t)blocks_for(table, opts->len_max);
+    size_t pages_per_seq = per_seq * (size_t)table->pages_per_block;
     table->seqs = calloc(n, sizeof *table->seqs);
     table->block_slab = calloc(n * per_seq, sizeof *table->block_slab);
     table->buckets = calloc(n_buckets, sizeof *table->buckets);
     if (table->seqs == NULL || table->block_slab == NULL || table->buckets == NULL)
         goto fail_memory;
+    if (table->pages_per_block > 1) {
+        table->page_slab = calloc(n * pages_per_seq, sizeof *table->page_slab);
+        if (table->page_slab == NULL)
+            goto fail_memory;
+    }
     table->bucket_mask = n_buckets - 1;
     memset(table->buckets, 0xFF, n_buckets * sizeof *table->buckets);
     for (size_t i = 0; i < n; i++) {
         table->seqs[i].blocks = table->block_slab + i * per_seq;
+        table->seqs[i].pages =
+            table->page_slab == NULL ? table->seqs[i].blocks : table->page_slab + i * pages_per_seq;
         table->seqs[i].next = i + 1 < n ? (int32_t)i + 1 : NONE;
     }
     *out = table;
@@ -80,6 +98,7 @@ void ft_kvseq_destroy(struct ft_kvseq_table **table) {
         ft_kvseq_release_all(*table);
     free((*table)->seqs);
     free((*table)->block_slab);
+    free((*table)->page_slab);
     free((*table)->buckets);
     free(*table);
     *table = NULL;
@@ -112,7 +131,7 @@ enum ft_code ft_kvseq_add(struct ft_kvseq_table *table, uint64_t id, struct ft_k
     table->free_head = seq->next;
     table->n_used++;
     int32_t *bucket = bucket_of(table, id);
-    *seq = (struct ft_kvseq){.id = id, .blocks = seq->blocks, .next = *bucket};
+    *seq = (struct ft_kvseq){.id = id, .blocks = seq->blocks, .pages = seq->pages, .next = *bucket};
     *bucket = i;
     *out = seq;
     return FT_OK;
@@ -122,8 +141,8 @@ int32_t ft_kvseq_len(const struct ft_kvseq *seq) {
     return seq->len;
 }
 
-const int32_t *ft_kvseq_blocks(const struct ft_kvseq *seq) {
-    return seq->blocks;
+const int32_t *ft_kvseq_pages(const struct ft_kvseq *seq) {
+    return seq->pages;
 }
 
 int32_t ft_kvseq_n_blocks(const struct ft_kvseq *seq) {
@@ -148,6 +167,15 @@ void ft_kvseq_copy_tokens(const struct ft_kvseq_table *table, const struct ft_kv
     }
 }
 
+/* Block i of the sequence is that of the pool from now on. */
+static void set_block(const struct ft_kvseq_table *table, struct ft_kvseq *seq, int32_t i,
+                      int32_t id) {
+    int32_t n = table->pages_per_block;
+    seq->blocks[i] = id;
+    for (int32_t k = 0; n > 1 && k < n; k++)
+        seq->pages[i * n + k] = id * n + k;
+}
+
 static int32_t last_sealed(const struct ft_kvseq *seq) {
     return seq->n_sealed > 0 ? seq->blocks[seq->n_sealed - 1] : NONE;
 }
@@ -168,8 +196,8 @@ int32_t ft_kvseq_truncate(struct ft_kvseq_table *table, struct ft_kvseq *seq, in
     if (seq->n_sealed > n_full)
         seq->n_sealed = n_full;
     while (seq->n_sealed < n_full) {
-        int32_t *id = &seq->blocks[seq->n_sealed];
-        *id = ft_kvpool_seal(table->pool, last_sealed(seq), *id);
+        int32_t i = seq->n_sealed;
+        set_block(table, seq, i, ft_kvpool_seal(table->pool, last_sealed(seq), seq->blocks[i]));
         seq->n_sealed++;
     }
     return keep;
@@ -188,7 +216,7 @@ static int32_t share_cached(struct ft_kvseq_table *table, struct ft_kvseq *seq,
                                     tokens->ids + (size_t)n * (size_t)table->block_tokens);
         if (id == NONE)
             break;
-        seq->blocks[seq->n_blocks++] = id;
+        set_block(table, seq, seq->n_blocks++, id);
         seq->n_sealed++;
         n++;
     }
@@ -211,7 +239,8 @@ enum ft_code ft_kvseq_append(struct ft_kvseq_table *table, struct ft_kvseq *seq,
             ft_kvpool_give(table->pool, seq->blocks + seq->n_blocks, n_shared);
             return code;
         }
-        seq->n_blocks += n_take;
+        for (int32_t i = 0; i < n_take; i++, seq->n_blocks++)
+            set_block(table, seq, seq->n_blocks, seq->blocks[seq->n_blocks]);
     }
     for (int32_t i = n_shared * table->block_tokens; i < tokens->n; i++) {
         int32_t position = seq->len + i;

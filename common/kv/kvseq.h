@@ -18,6 +18,8 @@ struct ft_kvseq_opts {
     struct ft_kvpool *pool; /* borrowed; must outlive the table */
     int32_t n_max;          /* sequences at one time */
     int32_t len_max;        /* positions of one sequence */
+    int32_t page_tokens;    /* of KV memory, a divisor of the pool's block_tokens (kvlayout.h);
+                               0: a block is a page */
 };
 
 /* fail FT_E_PROC_CONFIG names the option; FT_E_PROC_MEMORY */
@@ -33,8 +35,8 @@ enum ft_code ft_kvseq_add(struct ft_kvseq_table *table, uint64_t id, struct ft_k
                           struct ft_err *err);
 
 int32_t ft_kvseq_len(const struct ft_kvseq *seq); /* positions held */
-/* Block table: position i lies in blocks[i / block_tokens]. */
-const int32_t *ft_kvseq_blocks(const struct ft_kvseq *seq);
+/* Page table: position i lies in pages[i / page_tokens] of KV memory. */
+const int32_t *ft_kvseq_pages(const struct ft_kvseq *seq);
 int32_t ft_kvseq_n_blocks(const struct ft_kvseq *seq);
 /* Token ids of all positions, [len]. */
 void ft_kvseq_copy_tokens(const struct ft_kvseq_table *table, const struct ft_kvseq *seq,

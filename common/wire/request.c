@@ -20,6 +20,39 @@
         }                                                                                          \
     } while (0)
 
+/* ---- fields of other interfaces ---------------------------------------------------------------
+ */
+
+/* What a field asks for that we do not know would be missing from the answer, silently: refused. */
+struct foreign_field {
+    uint32_t tag;
+    const char *name;
+};
+/* Fields of vLLM's SamplingParams, whose numbers ours has, that we have not. */
+static const struct foreign_field k_foreign_params[] = {
+    {13, "spaces_between_special_tokens"},
+    {16, "json_schema"},
+    {17, "regex"},
+    {18, "grammar"},
+    {19, "structural_tag"},
+    {20, "json_object"},
+    {21, "choice"},
+};
+
+static enum ft_code refuse_unknown(const ProtobufCMessage *m, const char *where,
+                                   struct ft_err *err) {
+    if (m->n_unknown_fields == 0)
+        return FT_OK;
+    uint32_t tag = m->unknown_fields[0].tag;
+    bool is_params = m->descriptor == &foretoken__v1__sampling_params__descriptor;
+    for (size_t i = 0; is_params && i < sizeof k_foreign_params / sizeof k_foreign_params[0]; i++)
+        if (k_foreign_params[i].tag == tag)
+            return ft_err_set(err, FT_E_REQ_UNSUPPORTED, MODULE, "%s.%s is not supported", where,
+                              k_foreign_params[i].name);
+    return ft_err_set(err, FT_E_REQ_UNSUPPORTED, MODULE,
+                      "%s has a field %u, which this version does not know", where, tag);
+}
+
 /* ---- prompt --------------------------------------------------------------------------------- */
 
 static void encode_chat(const struct ProtobufCMessageDescriptor *parent,
@@ -195,8 +228,10 @@ static void decode_optional_params(const Foretoken__V1__SamplingParams *m,
 
 static enum ft_code decode_params(const Foretoken__V1__SamplingParams *m, struct ft_arena *arena,
                                   struct ft_wire_params *out, struct ft_err *err) {
-    enum ft_code code = ft_pb_check_count("SamplingParams.stop_token_ids", m->n_stop_token_ids,
-                                          FT_WIRE_LIST_MAX, err);
+    enum ft_code code = refuse_unknown(&m->base, "sampling_params", err);
+    if (code == FT_OK)
+        code = ft_pb_check_count("SamplingParams.stop_token_ids", m->n_stop_token_ids,
+                                 FT_WIRE_LIST_MAX, err);
     if (code == FT_OK)
         code = ft_pb_check_count("SamplingParams.allowed_token_ids", m->n_allowed_token_ids,
                                  FT_WIRE_LIST_MAX, err);
@@ -302,7 +337,11 @@ enum ft_code ft_wire_decode_generate(struct ft_str in, struct ft_arena *arena,
     if (ft_utf8_valid_prefix(made.request_id) != made.request_id.len)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
                           "GenerateRequest.request_id is not valid UTF-8");
-    code = decode_prompt(m, arena, &made.input, err);
+    code = refuse_unknown(&m->base, "the request", err);
+    if (code == FT_OK && m->speculative_params != NULL)
+        code = refuse_unknown(&m->speculative_params->base, "speculative_params", err);
+    if (code == FT_OK)
+        code = decode_prompt(m, arena, &made.input, err);
     if (code == FT_OK && m->sampling_params != NULL)
         code = decode_params(m->sampling_params, arena, &made.params, err);
     if (code == FT_OK && m->speculative_params != NULL)

@@ -15,6 +15,7 @@ struct ft_worker_params {
     char model[FT_PARAM_STR_MAX];
     char listen[FT_PARAM_STR_MAX];
     char device[FT_PARAM_STR_MAX];
+    char kv_layout[FT_PARAM_STR_MAX];
     char log_level[FT_PARAM_STR_MAX];
     int64_t kv_cache_bytes;
     int32_t num_threads;

@@ -46,9 +46,8 @@ static enum ft_code check(const struct ft_worker_params *params, bool files, str
     if (params->listen[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "listen is not set: give --listen unix:PATH");
-    if (params->model[0] == 0)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
-    return files ? check_model(params, err) : FT_OK;
+    enum ft_code code = ft_worker_check_params(params, err);
+    return code == FT_OK && files ? check_model(params, err) : code;
 }
 
 static void print_problem(void *user, const struct ft_err *err) {
@@ -155,14 +154,14 @@ static enum ft_code tell_ready(const struct ft_worker_params *params, struct ft_
 }
 
 static void notify_ready(const struct ft_worker *worker) {
-    char line[640];
+    char line[1024];
     int32_t n_blocks = ft_kvpool_total(worker->pool);
-    int64_t n_positions = (int64_t)n_blocks * FT_KV_BLOCK_TOKENS;
+    int64_t n_positions = (int64_t)n_blocks * ft_kvpool_block_tokens(worker->pool);
     snprintf(line, sizeof line,
-             "ready model %s backend \"%s\" kv_blocks %d kv_positions %" PRId64
+             "ready model %s backend \"%s\" kv_layout %s kv_blocks %d kv_positions %" PRId64
              " max_model_len %d epoch %016" PRIx64 " listen %s",
-             worker->params->model, ft_model_backend(worker->model), n_blocks, n_positions,
-             worker->len_max, worker->epoch, worker->params->listen);
+             worker->params->model, ft_model_backend(worker->model), worker->params->kv_layout,
+             n_blocks, n_positions, worker->len_max, worker->epoch, worker->params->listen);
     worker->role->notify(FT_LOG_INFO, line);
     if (!ft_supervisor_notify("READY=1\nSTATUS=%s loaded, listening on %s", worker->params->model,
                               worker->params->listen))

@@ -195,7 +195,7 @@ static enum ft_code plan(struct ft_worker *worker, const struct ft_wire_step *in
 
 struct ft_batch_seq ft_step_batch_seq(const struct ft_step_seq *s) {
     return (struct ft_batch_seq){
-        .blocks = ft_kvseq_blocks(s->seq),
+        .blocks = ft_kvseq_pages(s->seq),
         .start = s->start + s->n_hit,
         .tokens = s->in->tokens + s->n_hit,
         .n_tokens = (int32_t)s->in->n_tokens - s->n_hit,

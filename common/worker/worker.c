@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/supervisor.h"
+#include "common/kv/kvlayout.h"
 #include "common/worker/step.h"
 
 #define MODULE "worker"
@@ -20,13 +21,22 @@
 /* systemd's patience with a tenth of a load: a slow disk gives 100 GB in ten of these. */
 #define LOAD_GRACE_US 600000000LL
 
-static enum ft_code check_params(const struct ft_worker_params *params, struct ft_err *err) {
+enum ft_code ft_worker_check_params(const struct ft_worker_params *params, struct ft_err *err) {
     if (params->model[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
     if (params->kv_cache_bytes <= 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "kv_cache_bytes is %lld: must be at least 1",
                           (long long)params->kv_cache_bytes);
+    const struct ft_kvlayout *layout = ft_kvlayout_find(params->kv_layout);
+    if (layout == NULL)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "kv_layout is '%s': must be paged or slotted", params->kv_layout);
+    if (params->enable_prefix_caching && !layout->shares_blocks)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "kv_layout is %s, which has no prefix cache: set "
+                          "enable_prefix_caching to false",
+                          layout->name);
     return FT_OK;
 }
 
@@ -85,17 +95,31 @@ static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
 }
 
 static enum ft_code open_kv(struct ft_worker *worker, struct ft_err *err) {
+    const struct ft_kvlayout *layout = ft_kvlayout_find(worker->params->kv_layout);
+    int32_t block_tokens = layout->block_tokens(worker->len_max, FT_KV_BLOCK_TOKENS);
+    int32_t n_pages = ft_model_kv_blocks(worker->model);
+    int32_t pages_per_block = block_tokens / FT_KV_BLOCK_TOKENS;
+    if (n_pages < pages_per_block)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "kv_cache_bytes is %lld: it holds %lld positions, and kv_layout %s needs "
+                          "%d for one sequence of max_model_len",
+                          (long long)worker->params->kv_cache_bytes,
+                          (long long)n_pages * FT_KV_BLOCK_TOKENS, layout->name, block_tokens);
     struct ft_kvpool_opts pool_opts = {
-        .n_blocks = ft_model_kv_blocks(worker->model),
-        .block_tokens = FT_KV_BLOCK_TOKENS,
+        .n_blocks = n_pages / pages_per_block,
+        .block_tokens = block_tokens,
         .prefix_caching = worker->params->enable_prefix_caching,
         .seed = worker->epoch,
     };
     enum ft_code code = ft_kvpool_create(&worker->pool, &pool_opts, err);
     if (code != FT_OK)
         return code;
-    struct ft_kvseq_opts seq_opts = {worker->pool, worker->params->max_num_seqs * SEQS_PER_STEP_SEQ,
-                                     worker->len_max};
+    struct ft_kvseq_opts seq_opts = {
+        .pool = worker->pool,
+        .n_max = worker->params->max_num_seqs * SEQS_PER_STEP_SEQ,
+        .len_max = worker->len_max,
+        .page_tokens = FT_KV_BLOCK_TOKENS,
+    };
     return ft_kvseq_create(&worker->seqs, &seq_opts, err);
 }
 
@@ -125,7 +149,7 @@ static enum ft_code open_rest(struct ft_worker *worker, struct ft_err *err) {
 
 enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role *role,
                             const struct ft_worker_params *params, struct ft_err *err) {
-    enum ft_code code = check_params(params, err);
+    enum ft_code code = ft_worker_check_params(params, err);
     if (code != FT_OK)
         return code;
     struct ft_worker *worker = calloc(1, sizeof *worker);
@@ -211,7 +235,7 @@ void ft_worker_describe(const struct ft_worker *worker, struct ft_wire_describe 
         .vocab_size = (uint32_t)worker->vocab_size,
         .tokenizer_fingerprint = {(const char *)worker->fingerprint, sizeof worker->fingerprint},
         .max_model_len = (uint32_t)worker->len_max,
-        .kv_block_tokens = FT_KV_BLOCK_TOKENS,
+        .kv_block_tokens = (uint32_t)ft_kvpool_block_tokens(worker->pool),
         .kv_blocks_total = (uint64_t)ft_kvpool_total(worker->pool),
         .dtype = ft_str_c(ft_dtype_name(weights->dtype)),
         .backend = ft_str_c(ft_model_backend(worker->model)),

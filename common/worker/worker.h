@@ -74,6 +74,10 @@ struct ft_worker {
     void *role_state;
 };
 
+/* What the table of parameters cannot say, before anything is loaded.
+ * fail FT_E_PROC_CONFIG names the parameter */
+enum ft_code ft_worker_check_params(const struct ft_worker_params *params, struct ft_err *err);
+
 /* Load the model and take all memory. params and role are borrowed.
  * fail FT_E_PROC_CONFIG names the parameter; FT_E_PROC_MODEL names the file; FT_E_PROC_MEMORY;
  *      FT_E_PROC_OS: no shared memory for the region */

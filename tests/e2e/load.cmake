@@ -1,6 +1,6 @@
 include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
 include(${PROJECT_SOURCE_DIR}/tests/support/cluster.cmake)
-ft_test(e2e/test_e2e_load.c LINK ft_test_cluster ft_test_support LABELS e2e TIMEOUT 900)
+ft_test(e2e/test_e2e_load.c LINK ft_test_cluster ft_test_support ft_model LABELS e2e TIMEOUT 900)
 ft_grpc_test_env(test_e2e_load)
 set_property(TEST test_e2e_load APPEND PROPERTY ENVIRONMENT CK_RUN_CASE=load)
 # FORETOKEN_SOAK_SECONDS=600 CK_RUN_CASE=soak test_e2e_load is the long one.

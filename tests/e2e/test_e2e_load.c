@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/gpu/ops.h"
+#include "common/model/config.h"
 #include "support/cluster.h"
 #include "support/fixtures.h"
 
@@ -22,9 +24,8 @@ static uint32_t below(uint32_t n) {
     return (g_state >> 8) % n;
 }
 
-/* Request kind i: prompts of 1 to PROMPT_MAX tokens, some of which start alike; greedy, or sampled
- * with a seed and without drafts, so that its text is known as well. */
-static struct ft_wire_generate request_of(int i, int32_t n_prompt, uint32_t max_tokens) {
+/* Greedy, with prompt i: those of a pair start alike. */
+static struct ft_wire_generate greedy_of(int i, int32_t n_prompt, uint32_t max_tokens) {
     static int32_t ids[KINDS][PROMPT_MAX];
     uint32_t h = (uint32_t)(i / 2) * 2654435761u;
     for (int32_t j = 0; j < n_prompt; j++) {
@@ -38,6 +39,13 @@ static struct ft_wire_generate request_of(int i, int32_t n_prompt, uint32_t max_
     request.params.has_max_tokens = true;
     request.params.max_tokens = max_tokens;
     request.params.ignore_eos = true;
+    return request;
+}
+
+/* Request kind i: greedy, or sampled with a seed and without drafts, so that its text is known as
+ * well. */
+static struct ft_wire_generate request_of(int i, int32_t n_prompt, uint32_t max_tokens) {
+    struct ft_wire_generate request = greedy_of(i, n_prompt, max_tokens);
     if (i % 4 == 3) {
         request.params.temperature = 1.0f;
         request.params.has_seed = true;
@@ -45,10 +53,6 @@ static struct ft_wire_generate request_of(int i, int32_t n_prompt, uint32_t max_
         request.num_speculative_tokens = 0;
     }
     return request;
-}
-
-static int32_t prompt_of(int i) {
-    return 1 + (PROMPT_MAX - 1) * i / (KINDS - 1);
 }
 
 static void require_solo(const struct gen *gen, int kind) {
@@ -99,6 +103,52 @@ START_TEST(dev09_pool_of_one_and_a_half_requests_completes_everything) {
         gen_fini(&g_solo[i]);
     }
     ck_assert_uint_gt(cluster_stats(&g_cluster).num_preemptions_total, 0);
+    require_idle_pools();
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+/* Slots of 448 positions: three in the target's pool, one in the draft's, for six requests whose
+ * text is known from blocks. */
+START_TEST(dev09_slots_give_the_text_of_blocks_under_pressure) {
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("r7"),
+        .draft_dir = ft_fixture_model("r7n"),
+    };
+    cluster_start(&g_cluster, &opts);
+    for (int i = 0; i < PRESSED; i++) {
+        struct ft_wire_generate request = request_of(i, 200, 200);
+        gen_run(&g_cluster, &request, &g_solo[i]);
+        ck_assert_msg(g_solo[i].status.code == 0, "%s", g_solo[i].status.text);
+    }
+    cluster_stop(&g_cluster);
+    for (int role = CLUSTER_TARGET; role <= CLUSTER_DRAFT; role++) {
+        opts.args[role][0] =
+            role == CLUSTER_TARGET ? "--kv_cache_bytes=1500Ki" : "--kv_cache_bytes=672Ki";
+        opts.args[role][1] = "--kv_layout=slotted";
+        opts.args[role][2] = "--enable_prefix_caching=false";
+        opts.args[role][3] = "--max_model_len=448";
+    }
+    cluster_start(&g_cluster, &opts);
+    struct gen *all[PRESSED];
+    for (int i = 0; i < PRESSED; i++) {
+        struct ft_wire_generate request = request_of(i, 200, 200);
+        all[i] = &g_gens[i];
+        gen_start(&g_cluster, &request, all[i]);
+    }
+    gen_wait(&g_cluster, all, PRESSED);
+    uint64_t n_accepted = 0;
+    for (int i = 0; i < PRESSED; i++) {
+        require_solo(all[i], i);
+        n_accepted += all[i]->spec.num_accepted_tokens;
+        gen_fini(all[i]);
+        gen_fini(&g_solo[i]);
+    }
+    ck_assert_uint_gt(n_accepted, 0);
+    struct ft_wire_stats s = cluster_stats(&g_cluster);
+    ck_assert_uint_eq(s.target.kv_blocks_total, 3);
+    ck_assert_uint_eq(s.draft.kv_blocks_total, 1);
+    ck_assert_uint_eq(s.num_preemptions_total, 0);
     require_idle_pools();
     cluster_stop(&g_cluster);
 }
@@ -206,12 +256,79 @@ static uint64_t coordinator_bytes(void) {
     return pages * (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
+enum { SOAK_TOKENS = 40, TARGET_POSITIONS = 12288, DRAFT_POSITIONS = 8192 };
+
+static void sample_coupled(struct ft_wire_generate *request, int i) {
+    request->params.temperature = 1.0f;
+    request->params.has_seed = true;
+    request->params.seed = 1000 + (uint64_t)i;
+    request->spec.rejection_sample_method = ft_str_c("coupled");
+}
+
+static void penalize(struct ft_wire_generate *request) {
+    request->params.has_repetition_penalty = true;
+    request->params.repetition_penalty = 1.2f;
+    request->params.presence_penalty = 0.5f;
+    request->params.frequency_penalty = 0.3f;
+}
+
+/* Kind i of the soak: prompts of 1 to PROMPT_MAX tokens and eight mixtures of parameters, each with
+ * one text whatever is drafted: greedy, `coupled`, or (alone of them) without drafts. */
+static struct ft_wire_generate soak_request(int i) {
+    static const int32_t stop_id = 101, banned[] = {32, 101, 110};
+    static const struct ft_bias bias[] = {{97, 2.0f}, {120, -100.0f}};
+    struct ft_wire_generate request =
+        greedy_of(i, 1 + (PROMPT_MAX - 1) * i / (KINDS - 1), SOAK_TOKENS);
+    struct ft_wire_params *p = &request.params;
+    if (i % 8 >= 4)
+        sample_coupled(&request, i);
+    switch (i % 8) {
+    case 1:
+        penalize(&request);
+        break;
+    case 2:
+        p->has_logprobs = true;
+        p->logprobs = 3;
+        p->min_tokens = 10;
+        p->stop_token_ids = &stop_id;
+        p->n_stop_token_ids = 1;
+        p->ignore_eos = false;
+        break;
+    case 3:
+        sample_coupled(&request, i);
+        request.spec.rejection_sample_method = ft_str_c("standard");
+        request.num_speculative_tokens = 0;
+        break;
+    case 4:
+        p->has_top_p = true;
+        p->top_p = 0.9f;
+        break;
+    case 5:
+        penalize(&request);
+        p->top_k = 40;
+        p->logit_bias = bias;
+        p->n_logit_bias = 2;
+        break;
+    case 6:
+        p->min_p = 0.05f;
+        p->banned_token_ids = banned;
+        p->n_banned_token_ids = 3;
+        break;
+    default:
+        break;
+    }
+    return request;
+}
+
 static void start_stream(int slot) {
     int kind = g_kind[slot] = (int)below(KINDS);
-    struct ft_wire_generate request = request_of(kind, prompt_of(kind), 40);
-    if (request.num_speculative_tokens != 0)
+    struct ft_wire_generate request = soak_request(kind);
+    if (kind % 8 != 3)
         request.num_speculative_tokens = below(9);
     request.stream = below(4) != 0;
+    request.priority = below(8) == 0 ? (int32_t)below(3) - 1 : 0;
+    request.params.has_n = below(10) == 0; /* the first of them has the text of one alone */
+    request.params.n = 2;
     g_gens[slot].cancel_after = request.stream && below(12) == 0 ? 1 + below(20) : 0;
     gen_start(&g_cluster, &request, &g_gens[slot]);
 }
@@ -248,45 +365,95 @@ static int run_load(int64_t until_ns) {
     return n_ended;
 }
 
+/* "--kv_cache_bytes=..." for so many positions of the model. */
+static const char *kv_arg(const char *model_dir, int64_t n_positions) {
+    static char args[CLUSTER_ROLES][64];
+    static int n_args;
+    struct ft_model_config config;
+    struct ft_err err = {0};
+    ck_assert_msg(ft_model_config_load(model_dir, &config, &err) == FT_OK, "%s", err.text);
+    int64_t bytes = ft_kv_block_floats(config.n_kv_heads, config.head_dim) * config.n_layers *
+                    (int64_t)sizeof(float) * n_positions / FT_OPS_KV_BLOCK;
+    char *arg = args[n_args++ % CLUSTER_ROLES];
+    snprintf(arg, sizeof args[0], "--kv_cache_bytes=%lld", (long long)bytes);
+    return arg;
+}
+
+/* The bench pair where it is at hand. */
+static void start_soak(void) {
+    static char dirs[2][512];
+    const char *models = getenv("FORETOKEN_BENCH_MODELS");
+    for (int i = 0; i < 2; i++)
+        snprintf(dirs[i], sizeof dirs[i], "%s/%s", models != NULL ? models : "",
+                 i == 0 ? "bench-target" : "bench-draft");
+    struct cluster_opts opts = {
+        .target_dir = models != NULL ? dirs[0] : ft_fixture_model("r7"),
+        .draft_dir = models != NULL ? dirs[1] : ft_fixture_model("r7n"),
+    };
+    /* Room for a third of the streams in the target's pool, for fewer in the draft's. */
+    opts.args[CLUSTER_TARGET][0] = kv_arg(opts.target_dir, TARGET_POSITIONS);
+    opts.args[CLUSTER_DRAFT][0] = kv_arg(opts.draft_dir, DRAFT_POSITIONS);
+    fprintf(stderr, "soak of %s and %s\n", opts.target_dir, opts.draft_dir);
+    cluster_start(&g_cluster, &opts);
+}
+
+/* Memory of a pool is the process's once it was used, which preemption says of the target's: loads
+ * of a few seconds until none makes a worker grow any more. */
+static void warm_up(int64_t seconds) {
+    enum { LOADS = 20 };
+    struct ft_wire_stats before, after = cluster_stats(&g_cluster);
+    int n = 0;
+    do {
+        ck_assert_msg(n++ < LOADS, "the target still grows, to %llu KiB, or the draft, to %llu KiB",
+                      (unsigned long long)after.target.resident_bytes / 1024,
+                      (unsigned long long)after.draft.resident_bytes / 1024);
+        before = after;
+        run_load(ft_clock_now_ns() + (seconds > 0 ? seconds : 1) * 1000000000);
+        require_idle_pools();
+        after = cluster_stats(&g_cluster);
+    } while (after.num_preemptions_total == 0 ||
+             after.target.resident_bytes > before.target.resident_bytes + (1 << 20) ||
+             after.draft.resident_bytes > before.draft.resident_bytes + (1 << 20));
+}
+
+static void require_flat(const char *who, uint64_t before, uint64_t after) {
+    /* A leak of a request's tokens alone, 4 KiB each, would show within a thousand requests. */
+    const uint64_t slack = 4 << 20;
+    fprintf(stderr, "%s: %llu KiB after the warm-up, %llu KiB at the end\n", who,
+            (unsigned long long)before / 1024, (unsigned long long)after / 1024);
+    ck_assert_msg(after <= before + slack, "%s grew from %llu to %llu bytes", who,
+                  (unsigned long long)before, (unsigned long long)after);
+}
+
 START_TEST(dev41_sixty_four_clients_get_their_solo_text_and_leave_nothing) {
     const char *text = getenv("FORETOKEN_SOAK_SECONDS");
     int64_t seconds = text != NULL ? atoi(text) : 15;
-    struct cluster_opts opts = {
-        .target_dir = ft_fixture_model("r7"),
-        .draft_dir = ft_fixture_model("r7n"),
-        /* Room for a third of the streams in the target's pool, for fewer in the draft's. */
-        .args = {{"--kv_cache_bytes=12Mi"}, {"--kv_cache_bytes=8Mi"}},
-    };
-    cluster_start(&g_cluster, &opts);
+    start_soak();
     for (int i = 0; i < KINDS; i++) {
-        struct ft_wire_generate request = request_of(i, prompt_of(i), 40);
+        struct ft_wire_generate request = soak_request(i);
         request.num_speculative_tokens = 0;
         gen_run(&g_cluster, &request, &g_solo[i]);
-        ck_assert_msg(g_solo[i].status.code == 0, "%s", g_solo[i].status.text);
+        ck_assert_msg(g_solo[i].status.code == 0, "kind %d: %s", i, g_solo[i].status.text);
     }
-    run_load(ft_clock_now_ns() + seconds * 1000000000 / 3); /* warm-up */
-    require_idle_pools();
+    warm_up(seconds / 10);
     struct ft_wire_stats before = cluster_stats(&g_cluster);
     uint64_t bytes_before = coordinator_bytes();
-    int n_ended = run_load(ft_clock_now_ns() + seconds * 1000000000 * 2 / 3);
+    int n_ended = run_load(ft_clock_now_ns() + seconds * 1000000000);
     require_idle_pools();
     struct ft_wire_stats after = cluster_stats(&g_cluster);
-    fprintf(stderr,
-            "%d requests, %llu preemptions, coordinator %llu KiB then %llu, target %llu then %llu, "
-            "draft %llu then %llu\n",
-            n_ended, (unsigned long long)after.num_preemptions_total,
-            (unsigned long long)bytes_before / 1024, (unsigned long long)coordinator_bytes() / 1024,
-            (unsigned long long)before.target.resident_bytes / 1024,
-            (unsigned long long)after.target.resident_bytes / 1024,
-            (unsigned long long)before.draft.resident_bytes / 1024,
-            (unsigned long long)after.draft.resident_bytes / 1024);
-    ck_assert_int_gt(n_ended, STREAMS);
+    fprintf(stderr, "%d requests in %lld s, %llu tokens, %llu preemptions, %llu of %llu accepted\n",
+            n_ended, (long long)seconds,
+            (unsigned long long)(after.generation_tokens_total - before.generation_tokens_total),
+            (unsigned long long)after.num_preemptions_total,
+            (unsigned long long)after.num_accepted_tokens_total,
+            (unsigned long long)after.num_draft_tokens_total);
+    ck_assert_int_ge(n_ended, STREAMS);
     ck_assert_uint_gt(after.num_preemptions_total, 0);
-    /* A leak of a request's tokens alone, 4 KiB each, would show within a thousand requests. */
-    uint64_t slack = 4 << 20;
-    ck_assert_uint_le(coordinator_bytes(), bytes_before + slack);
-    ck_assert_uint_le(after.target.resident_bytes, before.target.resident_bytes + slack);
-    ck_assert_uint_le(after.draft.resident_bytes, before.draft.resident_bytes + slack);
+    ck_assert_uint_gt(after.num_accepted_tokens_total, 0);
+    ck_assert_uint_eq(after.num_requests_failed, 0);
+    require_flat("coordinator", bytes_before, coordinator_bytes());
+    require_flat("target", before.target.resident_bytes, after.target.resident_bytes);
+    require_flat("draft", before.draft.resident_bytes, after.draft.resident_bytes);
     for (int i = 0; i < KINDS; i++)
         gen_fini(&g_solo[i]);
     cluster_stop(&g_cluster);
@@ -298,6 +465,7 @@ int main(void) {
     TCase *tc = tcase_create("load");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, dev09_pool_of_one_and_a_half_requests_completes_everything);
+    tcase_add_test(tc, dev09_slots_give_the_text_of_blocks_under_pressure);
     tcase_add_test(tc, streams_go_on_while_a_long_text_is_tokenized);
     tcase_add_test(tc, short_request_beside_long_prefills_waits_at_most_two_steps);
     suite_add_tcase(suite, tc);

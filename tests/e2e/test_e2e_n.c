@@ -77,6 +77,30 @@ START_TEST(continuation_i_is_the_text_of_seed_plus_i) {
 }
 END_TEST
 
+START_TEST(each_continuation_has_the_logprobs_of_its_own_tokens) {
+    start_pair("r7", "r7n", NULL);
+    struct ft_wire_generate request = request_of(3, 4, "several ways to go on");
+    request.params.has_logprobs = true;
+    request.params.logprobs = 2;
+    run_ok(&request, &g_gen);
+    for (uint32_t i = 0; i < 3; i++) {
+        struct ft_wire_generate alone = request;
+        alone.params.has_n = false;
+        alone.params.seed += i;
+        run_ok(&alone, &g_other);
+        ck_assert(i == 0 || g_gen.others[i - 1].n_logprobs == TOKENS);
+        for (size_t k = 0; k < TOKENS; k++) {
+            float logprob =
+                i == 0 ? gen_logprobs(&g_gen, k)->token_logprob : g_gen.others[i - 1].logprobs[k];
+            ck_assert(logprob == gen_logprobs(&g_other, k)->token_logprob);
+        }
+        gen_fini(&g_other);
+    }
+    gen_fini(&g_gen);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 START_TEST(prompt_is_computed_once) {
     static char text[101];
     start_pair("r7", "r7n", NULL);
@@ -174,6 +198,7 @@ int main(void) {
     TCase *tc = tcase_create("n");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, continuation_i_is_the_text_of_seed_plus_i);
+    tcase_add_test(tc, each_continuation_has_the_logprobs_of_its_own_tokens);
     tcase_add_test(tc, prompt_is_computed_once);
     tcase_add_test(tc, greedy_continuations_are_the_same_and_end_each_by_itself);
     tcase_add_test(tc, cancelled_call_ends_all_of_them);

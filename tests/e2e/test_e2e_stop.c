@@ -251,6 +251,26 @@ START_TEST(dev56_max_tokens_of_one_costs_no_draft) {
 }
 END_TEST
 
+START_TEST(dev56_max_tokens_unset_or_huge_ends_with_the_context) {
+    static const int ks[] = {0, 1, 8};
+    start_pair("cyc+ctx=64", "cyc-draft+ctx=64");
+    for (int i = 0; i < 12; i++) {
+        struct ft_wire_generate request = gen_text("a", i % 2 == 0 ? UINT32_MAX : 0, ks[i / 2 % 3]);
+        request.params.has_max_tokens = i % 2 == 0;
+        request.stream = i < 6;
+        gen_run(&g_cluster, &request, &g_gen);
+        ck_assert_msg(g_gen.status.code == 0, "%s", g_gen.status.text);
+        ck_assert_int_eq(g_gen.finish, FT_WIRE_FINISH_LENGTH);
+        ck_assert_uint_eq(g_gen.n_ids, 63);
+        ck_assert_uint_eq(g_gen.usage.completion_tokens, 63);
+        for (size_t k = 0; k < g_gen.n_ids; k++)
+            ck_assert_int_eq(g_gen.ids[k], "abcde"[(k + 1) % 5]);
+        gen_fini(&g_gen);
+    }
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 START_TEST(dev43_eos_of_both_files_stops) {
     start_pair("eot+geneos=257,258", "eot+geneos=257,258");
     struct ft_wire_generate request = gen_text("a", 20, 4);
@@ -317,6 +337,7 @@ int main(void) {
     tcase_add_test(tc, dev11_context_limit_is_kept_for_every_prompt_length);
     tcase_add_test(tc, dev42_exactly_max_tokens_are_delivered);
     tcase_add_test(tc, dev56_max_tokens_of_one_costs_no_draft);
+    tcase_add_test(tc, dev56_max_tokens_unset_or_huge_ends_with_the_context);
     tcase_add_test(tc, dev43_eos_of_both_files_stops);
     tcase_add_test(tc, min_tokens_bans_eos_until_reached);
     tcase_add_test(tc, dev65_statistics_count_what_was_verified);

@@ -112,7 +112,7 @@ START_TEST(dev18_same_model_accepts_every_greedy_draft) {
 END_TEST
 
 /* Bits of a row by every way to get there. */
-static void rows_are_bitwise_the_same(const char *model, int32_t vocab) {
+static void rows_are_bitwise_the_same(const char *model, int32_t vocab, const char *const *args) {
     struct pair t;
     static float want[LEN][8192];
     int32_t x[LEN];
@@ -129,9 +129,7 @@ static void rows_are_bitwise_the_same(const char *model, int32_t vocab) {
         memcpy(want[i], worker_client_row(&t.client, r, i), (size_t)vocab * sizeof(float));
     stop(&t);
 
-    start(
-        &t, "target", model,
-        (const char *[]){"--kv_cache_bytes=64Mi", "--num_threads=1", "--max_step_rows=400", NULL});
+    start(&t, "target", model, args);
     for (int round = 0; round < 60; round++) {
         /* Up to eight sequences in chunks of their own; those of even rounds meet the cache. */
         struct ft_wire_seq_step steps[8];
@@ -163,8 +161,18 @@ static void rows_are_bitwise_the_same(const char *model, int32_t vocab) {
 }
 
 START_TEST(dev50_rows_are_bitwise_the_same_for_any_chunk_batch_and_cache) {
-    rows_are_bitwise_the_same(ft_fixture_model("r7"), VOCAB);
-    rows_are_bitwise_the_same(ft_fixture_source("models/demo-draft"), 4096);
+    const char *const paged[] = {"--kv_cache_bytes=64Mi", "--num_threads=1", "--max_step_rows=400",
+                                 NULL};
+    const char *const slotted[] = {"--kv_cache_bytes=64Mi",
+                                   "--num_threads=1",
+                                   "--max_step_rows=400",
+                                   "--max_model_len=200",
+                                   "--kv_layout=slotted",
+                                   "--no-enable_prefix_caching",
+                                   NULL};
+    rows_are_bitwise_the_same(ft_fixture_model("r7"), VOCAB, paged);
+    rows_are_bitwise_the_same(ft_fixture_source("models/demo-draft"), 4096, paged);
+    rows_are_bitwise_the_same(ft_fixture_source("models/demo-draft"), 4096, slotted);
 }
 END_TEST
 

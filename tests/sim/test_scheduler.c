@@ -51,6 +51,21 @@ START_TEST(dev09_dev70_pool_of_one_and_a_half_requests_completes_everything) {
 }
 END_TEST
 
+/* One slot and a half: one request after the other, and no preemption, for a slot holds all of it.
+ */
+START_TEST(dev09_slots_for_one_and_a_half_requests_complete_everything) {
+    begin(1, &(struct sim_opts){.target_blocks = 96, .draft_blocks = 64, .slotted = true});
+    ck_assert_int_eq(g_world.app->pair.target_blocks, 1);
+    for (uint32_t i = 0; i < 6; i++)
+        add(i, i, 100, 100);
+    world_run(&g_world, 10000);
+    ck_assert_uint_eq(g_world.app->stats.preemptions, 0);
+    for (int i = 1; i < 6; i++)
+        ck_assert(g_world.clients[i - 1].done_ns <= g_world.clients[i].done_ns);
+    world_stop(&g_world);
+}
+END_TEST
+
 /* Share of the prompts of eight conversations of five turns that the prefix cache had, in percent;
  * at the end they fill the pool to four fifths. */
 static double hit_rate(uint32_t k) {
@@ -439,6 +454,7 @@ int main(void) {
     Suite *suite = suite_create("scheduler");
     TCase *tc = tcase_create("scheduler");
     tcase_add_test(tc, dev09_dev70_pool_of_one_and_a_half_requests_completes_everything);
+    tcase_add_test(tc, dev09_slots_for_one_and_a_half_requests_complete_everything);
     tcase_add_test(tc, dev67_speculation_does_not_evict_the_prefix_cache);
     tcase_add_test(tc, full_target_pool_shrinks_k_before_anyone_is_preempted);
     tcase_add_test(tc, dev40_request_that_fits_exactly_is_served_and_one_token_more_is_refused);

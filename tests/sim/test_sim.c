@@ -66,13 +66,14 @@ static void random_fault(struct world *world, bool has_draft) {
 static void run_seed(uint64_t seed) {
     net_reset(seed);
     char seqs[32], batched[48], buffer[48], k[48], queue[32], overtakes[32], threads[32];
-    bool short_queue = chance(15);
+    bool short_queue = chance(15), slotted = chance(10);
     struct sim_opts opts = {
         .target_blocks = chance(50) ? 0 : 40 + (int32_t)net_below(60),
         .draft_blocks = chance(50) ? 0 : 10 + (int32_t)net_below(80),
         .max_seqs = 2 + (int32_t)net_below(7),
         .step_tokens = 16 + (int32_t)net_below(120),
         .no_draft = chance(10),
+        .slotted = slotted,
         .args = {seqs, batched, buffer, k, queue, overtakes, threads, "--draft_step_timeout_ms=20",
                  "--target_step_timeout_ms=200"},
     };
@@ -83,6 +84,10 @@ static void run_seed(uint64_t seed) {
     snprintf(queue, sizeof queue, "--max_queue=%d", short_queue ? (int)net_below(4) : 1024);
     snprintf(overtakes, sizeof overtakes, "--max_overtakes=%d", (int)net_below(5));
     snprintf(threads, sizeof threads, "--tokenizer_threads=%d", 1 + (int)net_below(3));
+    if (slotted) { /* 64 blocks each */
+        opts.target_blocks = 64 * (1 + (int32_t)net_below(5));
+        opts.draft_blocks = 64 * (1 + (int32_t)net_below(5));
+    }
     world_start(&g_world, seed, &opts);
     int n_clients = 1 + (int)net_below(14);
     for (int i = 0; i < n_clients; i++)

@@ -60,7 +60,8 @@ static void worker_params(struct world *world, int role, const struct sim_opts *
     p->kv_cache_bytes = (int64_t)(blocks > 0 ? blocks : 1000) * SIM_BLOCK_BYTES;
     p->max_num_seqs = opts->max_seqs > 0 ? opts->max_seqs : 8;
     p->max_num_batched_tokens = opts->step_tokens > 0 ? opts->step_tokens : 64;
-    p->enable_prefix_caching = true;
+    strcpy(p->kv_layout, opts->slotted ? "slotted" : "paged");
+    p->enable_prefix_caching = !opts->slotted;
 }
 
 /* ---- faults --------------------------------------------------------------------------------- */

@@ -44,6 +44,7 @@ struct sim_opts {
     int32_t target_blocks, draft_blocks; /* 0: plenty */
     int32_t step_tokens, max_seqs;       /* 0: 64, 8 */
     bool no_draft;
+    bool slotted;                   /* KV of both workers; blocks still count 16 positions each */
     const char *args[SIM_ARGS_MAX]; /* of the coordinator, NULL-terminated */
 };
 

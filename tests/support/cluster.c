@@ -177,6 +177,8 @@ static void on_other(struct gen *gen, const struct ft_wire_generated *out) {
     ck_assert_int_eq(other->finish, FT_WIRE_FINISH_NONE);
     for (size_t i = 0; i < out->n_token_ids && other->n_ids < GEN_OTHER_IDS_MAX; i++)
         other->ids[other->n_ids++] = out->token_ids[i];
+    for (size_t i = 0; i < out->n_logprobs && other->n_logprobs < GEN_OTHER_IDS_MAX; i++)
+        other->logprobs[other->n_logprobs++] = out->logprobs[i].token_logprob;
     other->finish = out->finish;
     other->usage = out->usage;
 }

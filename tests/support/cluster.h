@@ -58,7 +58,8 @@ struct gen {
     struct ft_buf prompt_ids;                /* int32_t each */
     struct gen_other {                       /* continuations 1 and up; all else is of index 0 */
         int32_t ids[GEN_OTHER_IDS_MAX];
-        size_t n_ids;
+        float logprobs[GEN_OTHER_IDS_MAX]; /* of the tokens themselves */
+        size_t n_ids, n_logprobs;
         enum ft_wire_finish finish;
         struct ft_wire_usage usage;
     } others[GEN_OTHERS];

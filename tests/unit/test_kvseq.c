@@ -1,6 +1,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "common/kv/kvlayout.h"
 #include "common/kv/kvseq.h"
 
 /* KV memory stands in as one number per slot: a hash of every token up to that position. Reading
@@ -10,7 +11,7 @@ enum { N_SEQS = 6, LEN_MAX = 96, N_BLOCKS_MAX = 600 };
 struct world {
     struct ft_kvpool *pool;
     struct ft_kvseq_table *table;
-    int32_t block_tokens;
+    int32_t block_tokens, page_tokens;
     uint64_t kv[N_BLOCKS_MAX * 16];
     struct {
         int32_t tokens[LEN_MAX];
@@ -18,15 +19,22 @@ struct world {
     } model[N_SEQS];
 };
 
-static void world_open(struct world *w, int32_t n_blocks, int32_t block_tokens, bool caching) {
+/* Blocks of several pages. */
+static void world_open_pages(struct world *w, int32_t n_blocks, int32_t block_tokens,
+                             int32_t page_tokens, bool caching) {
     struct ft_kvpool_opts opts = {n_blocks, block_tokens, caching, 99};
-    ck_assert_int_le(n_blocks, N_BLOCKS_MAX);
+    ck_assert_int_le(n_blocks * block_tokens, N_BLOCKS_MAX * 16);
     ck_assert_int_eq(ft_kvpool_create(&w->pool, &opts, NULL), FT_OK);
-    struct ft_kvseq_opts seq_opts = {w->pool, N_SEQS, LEN_MAX};
+    struct ft_kvseq_opts seq_opts = {w->pool, N_SEQS, LEN_MAX, page_tokens};
     ck_assert_int_eq(ft_kvseq_create(&w->table, &seq_opts, NULL), FT_OK);
     w->block_tokens = block_tokens;
+    w->page_tokens = page_tokens;
     for (int i = 0; i < N_SEQS; i++)
         w->model[i].len = -1;
+}
+
+static void world_open(struct world *w, int32_t n_blocks, int32_t block_tokens, bool caching) {
+    world_open_pages(w, n_blocks, block_tokens, block_tokens, caching);
 }
 
 static void world_close(struct world *w) {
@@ -36,8 +44,8 @@ static void world_close(struct world *w) {
 }
 
 static uint64_t *slot(struct world *w, const struct ft_kvseq *seq, int32_t position) {
-    int32_t block = ft_kvseq_blocks(seq)[position / w->block_tokens];
-    return &w->kv[block * w->block_tokens + position % w->block_tokens];
+    int32_t page = ft_kvseq_pages(seq)[position / w->page_tokens];
+    return &w->kv[page * w->page_tokens + position % w->page_tokens];
 }
 
 static uint64_t chain(uint64_t h, int32_t token) {
@@ -99,10 +107,11 @@ static void truncate_to(struct world *w, int i, int32_t keep) {
     w->model[i].len = held;
 }
 
-static void run_random(int32_t n_blocks, int32_t block_tokens, bool caching, unsigned seed) {
+static void run_random_pages(int32_t n_blocks, int32_t block_tokens, int32_t page_tokens,
+                             bool caching, unsigned seed) {
     static struct world world;
     struct world *w = &world;
-    world_open(w, n_blocks, block_tokens, caching);
+    world_open_pages(w, n_blocks, block_tokens, page_tokens, caching);
     int64_t n_hits = 0, n_empty = 0;
     for (int step = 0; step < 4000; step++) {
         int i = (int)((unsigned)rand_r(&seed) % N_SEQS);
@@ -140,6 +149,10 @@ static void run_random(int32_t n_blocks, int32_t block_tokens, bool caching, uns
     world_close(w);
 }
 
+static void run_random(int32_t n_blocks, int32_t block_tokens, bool caching, unsigned seed) {
+    run_random_pages(n_blocks, block_tokens, block_tokens, caching, seed);
+}
+
 START_TEST(random_operations_match_a_naive_model) {
     run_random(20, 16, true, 1);
     run_random(20, 16, false, 2);
@@ -147,6 +160,41 @@ START_TEST(random_operations_match_a_naive_model) {
     run_random(70, 4, false, 4);
     run_random(300, 1, true, 5);
     run_random(300, 1, false, 6);
+}
+END_TEST
+
+/* Slots: a sequence is one block. Blocks of two pages can still be shared. */
+START_TEST(random_operations_in_blocks_of_pages_match_a_naive_model) {
+    const struct ft_kvlayout *slotted = ft_kvlayout_find("slotted");
+    ck_assert_int_eq(slotted->block_tokens(LEN_MAX, 16), LEN_MAX);
+    ck_assert_int_eq(slotted->block_tokens(LEN_MAX - 1, 16), LEN_MAX);
+    ck_assert_int_eq(slotted->block_tokens(LEN_MAX + 1, 16), LEN_MAX + 16);
+    run_random_pages(4, slotted->block_tokens(LEN_MAX, 16), 16, false, 7);
+    run_random_pages(5, slotted->block_tokens(LEN_MAX, 1), 1, false, 8);
+    run_random_pages(9, 32, 16, true, 9);
+    run_random_pages(30, 8, 4, true, 10);
+}
+END_TEST
+
+START_TEST(slot_is_one_piece_of_memory_from_the_first_token_on) {
+    static struct world w;
+    world_open_pages(&w, 3, LEN_MAX, 16, false);
+    for (int i = 0; i < 3; i++) {
+        int32_t ids[LEN_MAX] = {0}, hit;
+        add(&w, i);
+        struct ft_kvseq_tokens in = {ids, 1, 1, 0};
+        ck_assert_int_eq(append(&w, i, &in, &hit), FT_OK);
+        ck_assert_int_eq(ft_kvpool_free(w.pool), 2 - i);
+        in.n = LEN_MAX - 1; /* it grows without asking the pool */
+        ck_assert_int_eq(append(&w, i, &in, &hit), FT_OK);
+        ck_assert_int_eq(ft_kvpool_free(w.pool), 2 - i);
+        const int32_t *pages = ft_kvseq_pages(ft_kvseq_find(w.table, (uint64_t)i * 1000));
+        ck_assert_int_eq(pages[0] % (LEN_MAX / 16), 0);
+        for (int32_t p = 1; p < LEN_MAX / 16; p++)
+            ck_assert_int_eq(pages[p], pages[0] + p);
+        check_all(&w);
+    }
+    world_close(&w);
 }
 END_TEST
 
@@ -160,10 +208,10 @@ START_TEST(truncate_keeps_the_partial_block) {
     struct ft_kvseq_tokens in = {ids, 40, 1, 0};
     ck_assert_int_eq(append(&w, 0, &in, &hit), FT_OK);
     struct ft_kvseq *seq = ft_kvseq_find(w.table, 0);
-    int32_t second = ft_kvseq_blocks(seq)[1];
+    int32_t second = ft_kvseq_pages(seq)[1];
     ck_assert_int_eq(ft_kvseq_truncate(w.table, seq, 17), 17);
     ck_assert_int_eq(ft_kvseq_n_blocks(seq), 2);
-    ck_assert_int_eq(ft_kvseq_blocks(seq)[1], second);
+    ck_assert_int_eq(ft_kvseq_pages(seq)[1], second);
     ck_assert_int_eq(ft_kvseq_truncate(w.table, seq, 16), 16);
     ck_assert_int_eq(ft_kvseq_n_blocks(seq), 1);
     ck_assert_int_eq(ft_kvseq_truncate(w.table, seq, 0), 0);
@@ -290,6 +338,8 @@ int main(void) {
     Suite *suite = suite_create("kvseq");
     TCase *tc = tcase_create("kvseq");
     tcase_add_test(tc, random_operations_match_a_naive_model);
+    tcase_add_test(tc, random_operations_in_blocks_of_pages_match_a_naive_model);
+    tcase_add_test(tc, slot_is_one_piece_of_memory_from_the_first_token_on);
     tcase_add_test(tc, truncate_keeps_the_partial_block);
     tcase_add_test(tc, dev08_append_reserves_every_block_it_crosses);
     tcase_add_test(tc, reserve_makes_later_appends_certain);

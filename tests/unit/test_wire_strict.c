@@ -67,6 +67,30 @@ START_TEST(decode_unknown_field_is_ignored) {
 }
 END_TEST
 
+/* A request that asks for what we do not know would be answered without it. */
+START_TEST(decode_unknown_field_of_a_request_is_refused_by_name) {
+    const struct {
+        struct ft_str bytes;
+        const char *says;
+    } rows[] = {
+        {BYTES("\x2A\x04\x82\x01\x01x"), "sampling_params.json_schema is not supported"},
+        {BYTES("\x2A\x02\x68\x01"),
+         "sampling_params.spaces_between_special_tokens is not supported"},
+        {BYTES("\x2A\x03\x98\x06\x01"),
+         "sampling_params has a field 99, which this version does not know"},
+        {BYTES("\x82\x01\x03\x98\x06\x01"),
+         "speculative_params has a field 99, which this version does not know"},
+        {BYTES("\x98\x06\x01"), "the request has a field 99, which this version does not know"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ft_wire_generate m;
+        ck_assert_int_eq(ft_wire_decode_generate(rows[i].bytes, arena, &m, &err),
+                         FT_E_REQ_UNSUPPORTED);
+        ck_assert_str_eq(err.text, rows[i].says);
+    }
+}
+END_TEST
+
 START_TEST(decode_unknown_enum_value_is_refused) {
     struct ft_wire_step_reply reply;
     struct ft_wire_generated generated;
@@ -241,6 +265,7 @@ int main(void) {
     tcase_add_test(tc, decode_bytes_that_are_no_message_names_it);
     tcase_add_test(tc, decode_packed_and_unpacked_lists_are_the_same);
     tcase_add_test(tc, decode_unknown_field_is_ignored);
+    tcase_add_test(tc, decode_unknown_field_of_a_request_is_refused_by_name);
     tcase_add_test(tc, decode_unknown_enum_value_is_refused);
     tcase_add_test(tc, decode_request_id_not_utf8_is_refused);
     tcase_add_test(tc, decode_last_input_of_the_oneof_wins);

@@ -284,12 +284,15 @@ END_TEST
 
 /* Random steps over several sequences in a pool that is too small for all: every row must be what
  * the history says, whatever company, chunk, rollback or cache it came by. */
-static void run_random(bool caching, unsigned seed) {
+static void run_random(const char *layout, bool caching, unsigned seed) {
     enum { N = 6, LEN = 120 };
+    const bool slotted = strcmp(layout, "slotted") == 0;
     static int32_t tokens[N][LEN];
     int32_t len[N] = {0};
-    rig_init(&g_rig, 26);
+    rig_init(&g_rig, slotted ? 34 : 26); /* four slots of 120 positions, and two pages over */
     g_rig.params.enable_prefix_caching = caching;
+    g_rig.params.max_model_len = slotted ? LEN : 0;
+    strcpy(g_rig.params.kv_layout, layout);
     rig_open(&g_rig, &tw_verify_role);
     int n_lost = 0, n_empty = 0, n_ok = 0, n_hit = 0;
     for (int round = 0; round < 1500; round++) {
@@ -349,9 +352,45 @@ static void run_random(bool caching, unsigned seed) {
 }
 
 START_TEST(dev05_dev41_random_steps_match_the_history_and_leak_nothing) {
-    run_random(true, 11);
-    run_random(false, 12);
-    run_random(true, 13);
+    run_random("paged", true, 11);
+    run_random("paged", false, 12);
+    run_random("paged", true, 13);
+    run_random("slotted", false, 14);
+}
+END_TEST
+
+static void require_no_worker(const char *says) {
+    struct ft_err err = {0};
+    struct ft_worker *worker = NULL;
+    ck_assert_int_eq(ft_worker_open(&worker, &tw_verify_role, &g_rig.params, &err),
+                     FT_E_PROC_CONFIG);
+    ck_assert_str_eq(err.text, says);
+    ck_assert_ptr_null(worker);
+}
+
+START_TEST(layout_that_cannot_do_what_is_asked_is_refused_by_name) {
+    rig_init(&g_rig, 30);
+    strcpy(g_rig.params.kv_layout, "ragged");
+    require_no_worker("kv_layout is 'ragged': must be paged or slotted");
+    strcpy(g_rig.params.kv_layout, "slotted");
+    require_no_worker(
+        "kv_layout is slotted, which has no prefix cache: set enable_prefix_caching to "
+        "false");
+    g_rig.params.enable_prefix_caching = false;
+    g_rig.params.max_model_len = 481;
+    char says[200];
+    snprintf(says, sizeof says,
+             "kv_cache_bytes is %lld: it holds 480 positions, and kv_layout slotted needs 496 for "
+             "one sequence of max_model_len",
+             (long long)g_rig.params.kv_cache_bytes);
+    require_no_worker(says);
+    g_rig.params.max_model_len = 480;
+    rig_open(&g_rig, &tw_verify_role);
+    struct ft_wire_describe describe;
+    ft_worker_describe(g_rig.worker, &describe);
+    ck_assert_uint_eq(describe.kv_block_tokens, 480);
+    ck_assert_uint_eq(describe.kv_blocks_total, 1);
+    rig_close(&g_rig);
 }
 END_TEST
 
@@ -435,6 +474,7 @@ int main(void) {
     tcase_add_test(tc, dev06_dev24_prefix_hit_equals_miss_at_every_length);
     tcase_add_test(tc, dev24_two_identical_prompts_in_one_step);
     tcase_add_test(tc, dev05_dev41_random_steps_match_the_history_and_leak_nothing);
+    tcase_add_test(tc, layout_that_cannot_do_what_is_asked_is_refused_by_name);
     tcase_add_test(tc, step_takes_what_it_gives_back_whatever_the_order);
     tcase_add_test(tc, sequences_of_a_step_go_through_one_forward_pass);
     suite_add_tcase(suite, tc);

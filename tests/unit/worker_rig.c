@@ -11,6 +11,7 @@ void rig_init(struct rig *rig, int32_t n_blocks) {
     struct ft_worker_params *p = &rig->params;
     strcpy(p->model, ft_fixture_model("cyc")); /* only its tokenizer is read */
     strcpy(p->device, "cpu");
+    strcpy(p->kv_layout, "paged");
     p->kv_cache_bytes = (int64_t)(n_blocks > 0 ? n_blocks : 1000) * HISTORY_BLOCK_BYTES;
     p->max_num_seqs = 8;
     p->max_num_batched_tokens = 200;
