@@ -28,6 +28,9 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/demo-target ${PROJECT_SOURCE_DIR}
 install(FILES ${PROJECT_SOURCE_DIR}/proto/foretoken/v1/inference.proto
   ${PROJECT_SOURCE_DIR}/proto/foretoken/v1/admin.proto
   DESTINATION share/foretoken/proto/foretoken/v1 COMPONENT foretoken)
+install(FILES ${PROJECT_SOURCE_DIR}/deploy/grafana/foretoken.json
+  ${PROJECT_SOURCE_DIR}/deploy/prometheus/foretoken.rules.yml
+  DESTINATION share/foretoken/monitoring COMPONENT foretoken)
 install(FILES ${PROJECT_SOURCE_DIR}/deploy/debian/copyright ${PROJECT_SOURCE_DIR}/models/README.md
   ${PROJECT_SOURCE_DIR}/models/CORPUS.md ${PROJECT_SOURCE_DIR}/models/cc_by_attribution.tsv
   ${PROJECT_SOURCE_DIR}/docs/OPERATIONS.md

@@ -152,6 +152,10 @@ static void commit(struct co_app *app, int32_t i, const struct ft_round *round,
     if (!prefill) {
         co_stats_verified(&r->spec, n_draft, n_drafts, verdict->residual);
         co_stats_verified(&app->stats.spec, n_draft, n_drafts, verdict->residual);
+        if (n_draft > 0)
+            co_stats_saw(&app->stats, CO_HISTOGRAM_ACCEPTED, n_drafts, 1);
+        else if (r->speculate)
+            app->stats.fallbacks++;
         co_drafting_decided(app, i, n_draft, n_drafts);
     }
     r->target_len = r->n - 1;

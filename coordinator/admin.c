@@ -17,6 +17,9 @@ static void fill_worker(const struct co_peer *peer, const struct ft_wire_worker_
     *out = (struct ft_wire_worker_state){
         .up = co_peer_up(peer),
         .restarts = co_peer_restarts(peer),
+        .model = co_peer_describe(peer)->model_dir,
+        .trouble = ft_str_c(co_peer_trouble(peer)),
+        .up_seconds = (double)co_peer_up_ns(peer) * 1e-9,
     };
     if (stats == NULL)
         return;
@@ -29,6 +32,36 @@ static void fill_worker(const struct co_peer *peer, const struct ft_wire_worker_
     out->kv_blocks_cached = stats->kv_blocks_cached;
     out->sequences = stats->sequences;
     out->resident_bytes = stats->resident_bytes;
+}
+
+static struct ft_wire_percentiles percentiles(const struct co_stats *stats,
+                                              enum co_stats_histogram which) {
+    return (struct ft_wire_percentiles){
+        .count = stats->histograms[which].count,
+        .p50 = co_stats_quantile(stats, which, 0.50),
+        .p90 = co_stats_quantile(stats, which, 0.90),
+        .p99 = co_stats_quantile(stats, which, 0.99),
+    };
+}
+
+static void fill_drafters(const struct co_drafting *drafting, struct ft_wire_stats *out) {
+    for (size_t i = 0; co_drafter_at(i) != NULL && out->n_drafters < FT_WIRE_DRAFTERS_MAX; i++) {
+        const struct co_drafting_counts *counts = &drafting->counts[i];
+        if (counts->drafts > 0)
+            out->drafters[out->n_drafters++] =
+                (struct ft_wire_drafter){ft_str_c(co_drafter_at(i)->name), counts->drafts,
+                                         counts->drafted, counts->accepted};
+    }
+}
+
+/* What is in force; lives as long as the app's config. */
+static void fill_settings(const struct co_app *app, struct ft_wire_stats *out) {
+    out->state = ft_str_c(co_readiness_name(app->readiness.state));
+    out->state_reason = ft_str_c(app->readiness.reason);
+    out->drafter = ft_str_c(app->config.drafter);
+    out->num_speculative_tokens = ft_str_c(app->config.num_speculative_tokens);
+    out->rejection_sample_method = ft_str_c(app->config.rejection_sample_method);
+    out->log_level = ft_str_c(app->config.log_level);
 }
 
 static void fill_counters(const struct co_app *app, struct ft_wire_stats *out) {
@@ -60,9 +93,14 @@ static void fill_counters(const struct co_app *app, struct ft_wire_stats *out) {
     out->target_step_p50_us = (double)t.target;
     out->host_p50_us = (double)t.host;
     out->accept_p50_us = (double)t.accept;
+    out->draft_fallback_rounds_total = s->fallbacks;
+    out->time_to_first_token_seconds = percentiles(s, CO_HISTOGRAM_TTFT);
+    out->inter_token_latency_seconds = percentiles(s, CO_HISTOGRAM_ITL);
+    out->e2e_request_latency_seconds = percentiles(s, CO_HISTOGRAM_E2E);
     const struct co_drafting *drafting = &app->drafting;
     if (drafting->drafter == NULL)
         return;
+    fill_drafters(drafting, out);
     double alpha = co_length_alpha(&drafting->length, co_drafter_index(drafting->drafter));
     out->draft_length_mean = drafting->length.k_mean;
     out->believed_plain_us = co_cost_estimate(&drafting->length.verify, 1, 1) * 1e-3;
@@ -79,6 +117,7 @@ static void answer(struct stats_query *query) {
         stats.speculation = ft_str_c(co_app_mode(query->app, &reason));
         stats.speculation_reason = ft_str_c(reason);
         fill_counters(query->app, &stats);
+        fill_settings(query->app, &stats);
         stats.target = query->target;
         stats.has_draft = query->app->draft != NULL;
         stats.draft = query->draft;

@@ -7,6 +7,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
+#include "coordinator/drain.h"
+#include "coordinator/metrics.h"
 #include "coordinator/pair.h"
 #include "coordinator/round.h"
 #include "coordinator/service.h"
@@ -17,7 +19,9 @@
 const char *co_app_mode(const struct co_app *app, const char **reason) {
     *reason = "";
     bool needs_model = strcmp(app->config.drafter, "model") == 0;
-    if (app->config.draft_length.k_max == 0)
+    if (!app->config.speculation)
+        *reason = "speculation is off";
+    else if (app->config.draft_length.k_max == 0)
         *reason = "num_speculative_tokens is 0";
     else if (!needs_model)
         return app->config.drafter;
@@ -164,39 +168,12 @@ static const struct co_peer_events k_events = {
 
 /* ---- stop ----------------------------------------------------------------------------------- */
 
-static void shutdown_now(void *user) {
-    struct co_app *app = user;
-    ft_rpc_loop_stop(app->loop);
-}
-
-static void watch_drain(void *user) {
-    struct co_app *app = user;
-    if (app->n_queued + app->n_running + app->encoding.n_requests == 0)
-        ft_rpc_loop_stop(app->loop);
-    else
-        ft_rpc_timer_set(app->loop, &app->startup_timer, ft_clock_now_ns() + 5 * MS, watch_drain,
-                         app);
-}
-
 static void on_signal(void *user, int signo) {
     struct co_app *app = user;
-    if (signo == SIGHUP) {
+    if (signo == SIGHUP)
         co_supervise_reload(&app->supervise);
-        return;
-    }
-    co_supervise_stopping(app);
-    if (app->readiness.draining || !app->readiness.serving) { /* the second one means now */
-        ft_rpc_loop_stop(app->loop);
-        return;
-    }
-    co_readiness_drain(&app->readiness, "the service is shutting down");
-    ft_info("draining signal %d running %d waiting %d timeout_ms %d", signo, app->n_running,
-            app->n_queued, app->config.shutdown_timeout_ms);
-    ft_rpc_server_drain(app->server);
-    ft_rpc_timer_set(app->loop, &app->shutdown_timer,
-                     ft_clock_now_ns() + (int64_t)app->config.shutdown_timeout_ms * MS,
-                     shutdown_now, app);
-    watch_drain(app);
+    else
+        co_drain_stop(app, signo);
 }
 
 void co_app_close(struct co_app *app) {
@@ -217,6 +194,7 @@ void co_app_close(struct co_app *app) {
     ft_rpc_timer_cancel(app->loop, &app->shutdown_timer);
     ft_rpc_timer_cancel(app->loop, &app->backoff_timer);
     co_supervise_close(&app->supervise);
+    co_metrics_stop(app->metrics);
     ft_rpc_server_close(&app->server, 200 * MS);
     co_peer_close(&app->target);
     co_peer_close(&app->draft);
@@ -225,6 +203,7 @@ void co_app_close(struct co_app *app) {
     co_drafting_fini(app);
     co_pair_fini(app);
     ft_rpc_loop_destroy(&app->loop);
+    co_metrics_destroy(&app->metrics);
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
@@ -268,6 +247,8 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
     code = ft_rpc_server_create(&app->server, app->loop, &opts, err);
     if (code == FT_OK)
         code = ft_rpc_server_listen(app->server, app->config.listen, NULL, err);
+    if (code == FT_OK)
+        code = co_metrics_open(&app->metrics, app, err);
     if (code == FT_OK)
         code = open_peer(app, "target", &app->target, err);
     if (code == FT_OK && app->config.draft_endpoint[0] != 0)

@@ -82,6 +82,8 @@ struct co_round {
     struct ft_transform *transform;
 };
 
+struct co_metrics;
+
 struct co_app {
     struct co_config config;
     struct ft_rpc_loop *loop;
@@ -104,6 +106,11 @@ struct co_app {
     struct co_readiness readiness;
     struct co_config_sources sources; /* of config, for a reload */
     struct co_supervise supervise;
+    bool stopping;              /* a signal came: the process ends when it is drained */
+    bool drained_said;          /* of this drain */
+    bool reloading;             /* the draft worker loads another model */
+    bool tuned;                 /* parameters were set since the last round began */
+    struct co_metrics *metrics; /* NULL: none */
     struct ft_rpc_timer startup_timer, recovery_timer, shutdown_timer;
     struct ft_rpc_timer backoff_timer; /* a request waits after its worker had no blocks for it */
     int exit_status;

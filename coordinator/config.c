@@ -46,6 +46,7 @@ static bool is_loopback(const char *address) {
 /* "P,P,..." into synthetic_rates. */
 static enum ft_code read_rates(struct co_config *c, struct ft_err *err) {
     const char *text = c->synthetic_acceptance_rates;
+    c->n_synthetic_rates = 0;
     while (*text != 0) {
         char *end;
         double rate = strtod(text, &end);
@@ -108,12 +109,31 @@ static enum ft_code check(struct co_config *c, struct ft_err *err) {
                               "client_metadata_key is '%s': must be lower-case letters, digits, "
                               "'-', '_' and '.'",
                               c->client_metadata_key);
+    if (c->metrics_listen[0] != 0 && !is_loopback(c->metrics_listen) && !c->allow_insecure)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "metrics_listen is '%s': beyond loopback; --allow_insecure overrides",
+                          c->metrics_listen);
     if (c->max_num_batched_tokens < c->max_num_seqs)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "max_num_batched_tokens is %d: must be at least max_num_seqs (%d), one "
                           "token for each running request",
                           c->max_num_batched_tokens, c->max_num_seqs);
     return check_synthetic(c, err);
+}
+
+enum ft_code co_config_set(struct co_config *config, const char *name, const char *text,
+                           struct ft_err *err) {
+    return ft_param_set(&k_table, config, name, text, err);
+}
+
+enum ft_code co_config_check(struct co_config *config, struct ft_err *err) {
+    return check(config, err);
+}
+
+void co_config_text(const struct co_config *config, const char *name, char text[FT_PARAM_STR_MAX]) {
+    for (size_t i = 0; i < k_table.n_rows; i++)
+        if (strcmp(k_rows[i].name, name) == 0)
+            ft_param_text(&k_rows[i], config, text);
 }
 
 /* Files that the coordinator itself opens later. */

@@ -53,6 +53,14 @@ enum ft_code co_config_parse(struct co_config *config, int argc, char **argv, st
 int32_t co_config_reload(struct co_config *config, const struct co_config *fresh,
                          ft_param_change_fn on_change, void *user);
 
+/* One value from text, by its row of params.def. The checks across parameters are
+ * co_config_check's, to be made once all are set. fail FT_E_PROC_CONFIG */
+enum ft_code co_config_set(struct co_config *config, const char *name, const char *text,
+                           struct ft_err *err);
+enum ft_code co_config_check(struct co_config *config, struct ft_err *err);
+/* The value of a known name as co_config_set takes it. */
+void co_config_text(const struct co_config *config, const char *name, char text[FT_PARAM_STR_MAX]);
+
 #ifdef __cplusplus
 }
 #endif

@@ -149,6 +149,18 @@ void co_drafting_end(struct co_request *r) {
     r->drafter_began = false;
 }
 
+void co_drafting_follow(struct co_request *r) {
+    const struct co_drafting *drafting = &r->app->drafting;
+    if (!r->k_own)
+        r->k = drafting->policy.k_max;
+    r->speculate = !r->spec_off && r->k > 0;
+    if (r->drafter_own || r->drafter == drafting->drafter)
+        return;
+    co_drafting_end(r);
+    r->drafter = drafting->drafter;
+    r->fallback_reason = NULL;
+}
+
 static bool begin_drafter(struct co_request *r) {
     if (r->drafter_began)
         return true;
@@ -208,6 +220,11 @@ static int32_t model_room(struct co_request *r, int32_t k) {
 
 int32_t co_drafting_room(struct co_request *r) {
     const struct co_length_policy *policy = &r->app->drafting.policy;
+    if (!r->app->config.speculation) {
+        if (r->speculate)
+            r->fallback_reason = "speculation is off";
+        return 0;
+    }
     int32_t k = r->k_own ? r->k : co_length_policy_k(policy, r->app->n_running);
     k = min32(k, r->max_new - (r->n - r->n_prompt) - 1);
     if (!r->speculate || k <= 0)

@@ -44,6 +44,9 @@ enum ft_code co_drafting_find(const struct co_app *app, struct ft_str name,
                               const struct co_drafter **out, struct ft_err *err);
 /* The request is freed. */
 void co_drafting_end(struct co_request *request);
+/* The service's drafter or K has changed: requests that named none go on with it. Between two
+ * rounds. */
+void co_drafting_follow(struct co_request *request);
 
 /* How many tokens may be drafted for request now, whoever drafts: KV blocks are kept for them. With
  * `model`, 0 while the draft worker cannot serve it, and fallback_reason says why. */

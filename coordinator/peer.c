@@ -32,6 +32,7 @@ struct co_peer {
     uint64_t attempt; /* counts connections, so that late answers of an old one are dropped */
     uint64_t epochs_seen;
     uint64_t last_epoch;
+    int64_t up_since_ns;
     uint64_t next_step_id;
     uint64_t step_id; /* in flight, 0: none */
     size_t step_n_seqs;
@@ -163,6 +164,7 @@ static void open_stream(struct co_peer *peer) {
     peer->state = CO_PEER_UP;
     peer->retry_ms = RETRY_FIRST_MS;
     peer->trouble[0] = 0;
+    peer->up_since_ns = ft_clock_now_ns();
     if (peer->describe.epoch != peer->last_epoch) {
         peer->last_epoch = peer->describe.epoch;
         peer->epochs_seen++;
@@ -316,11 +318,15 @@ const struct ft_region *co_peer_region(const struct co_peer *peer) {
 }
 
 uint64_t co_peer_restarts(const struct co_peer *peer) {
-    return peer->epochs_seen > 0 ? peer->epochs_seen - 1 : 0;
+    return peer != NULL && peer->epochs_seen > 0 ? peer->epochs_seen - 1 : 0;
 }
 
 const char *co_peer_trouble(const struct co_peer *peer) {
     return peer->trouble;
+}
+
+int64_t co_peer_up_ns(const struct co_peer *peer) {
+    return co_peer_up(peer) ? ft_clock_now_ns() - peer->up_since_ns : 0;
 }
 
 static void step_late(void *user) {
@@ -395,4 +401,19 @@ void co_peer_stats(struct co_peer *peer, co_peer_stats_fn fn, void *user) {
         free(call);
         fn(user, NULL);
     }
+}
+
+void co_peer_call(struct co_peer *peer, const char *method, struct ft_str message,
+                  int64_t timeout_ms, ft_rpc_unary_fn fn, void *user) {
+    char path[96];
+    struct ft_err err = {0};
+    snprintf(path, sizeof path, "%s%s", peer->service, method);
+    struct ft_rpc_call_opts opts = {
+        .deadline_ns = ft_clock_now_ns() + timeout_ms * MS,
+        .no_retry = true,
+    };
+    if (ft_rpc_client_unary(peer->client, path, message, &opts, fn, user, &err) == FT_OK)
+        return;
+    struct ft_rpc_status status = ft_rpc_status_from_err(&err);
+    fn(user, &status, (struct ft_str){NULL, 0});
 }

@@ -53,6 +53,7 @@ const struct ft_wire_describe *co_peer_describe(const struct co_peer *peer); /* 
 const struct ft_region *co_peer_region(const struct co_peer *peer);          /* while up */
 uint64_t co_peer_restarts(const struct co_peer *peer);   /* epochs seen after the first */
 const char *co_peer_trouble(const struct co_peer *peer); /* why it is not up, "" while up */
+int64_t co_peer_up_ns(const struct co_peer *peer);       /* it is up since so long; 0: down */
 
 /* Send a step; at most one is in flight. step_id, both epochs and generation are filled in.
  * fail FT_E_PEER_UNAVAILABLE: not up */
@@ -66,6 +67,11 @@ void co_peer_fail(struct co_peer *peer, const char *why);
 /* Ask for statistics; fn gets NULL when the worker is down or does not answer in time. */
 typedef void (*co_peer_stats_fn)(void *user, const struct ft_wire_worker_stats *stats);
 void co_peer_stats(struct co_peer *peer, co_peer_stats_fn fn, void *user);
+
+/* One unary call of the worker's service, of whatever epoch it is; not asked twice. fn is called
+ * exactly once, at once when the call cannot be made. */
+void co_peer_call(struct co_peer *peer, const char *method, struct ft_str message,
+                  int64_t timeout_ms, ft_rpc_unary_fn fn, void *user);
 
 #ifdef __cplusplus
 }

@@ -5,6 +5,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "coordinator/app.h"
+#include "coordinator/drain.h"
 #include "coordinator/group.h"
 #include "coordinator/round.h"
 
@@ -67,7 +68,7 @@ static struct ft_wire_spec_stats wire_spec(const struct co_request *r) {
         .num_accepted_tokens = r->spec.accepted,
         .num_target_steps = r->spec.target_steps,
         .num_plain_steps = r->spec.plain_steps,
-        .lossy = r->rule->lossy,
+        .lossy = r->lossy || r->rule->lossy,
         .fallback_reason = ft_str_c(r->fallback_reason),
     };
     for (size_t i = 0; i < FT_DRAFT_LEN_MAX; i++) {
@@ -209,13 +210,16 @@ static void leave(struct co_request *r) {
     co_retry_ended(&app->retry, r->started_ns != 0 ? now_ns - r->started_ns : -1,
                    now_ns - r->arrived_ns);
     ft_rpc_timer_cancel(app->loop, &r->time_limit);
+    co_drain_look(app);
 }
 
 static void finish_ok(struct co_request *r) {
     leave(r);
     ft_detok_finish(&r->detok, &r->out_text);
     r->app->stats.finished++;
+    r->app->stats.finished_by[r->finish]++;
     r->last_token_ns = ft_clock_now_ns();
+    co_stats_saw(&r->app->stats, CO_HISTOGRAM_E2E, seconds(r->arrived_ns, r->last_token_ns), 1);
     ft_debug("request-finished request %s finish %s tokens %d", r->id,
              ft_wire_finish_name(r->finish), r->n - r->n_prompt);
     co_request_flush(r);
@@ -249,6 +253,7 @@ static void on_admit(struct co_request *r) {
         return;
     r->started_ns = ft_clock_now_ns();
     app->stats.prompt_tokens += (uint64_t)r->n_prompt;
+    co_stats_saw(&app->stats, CO_HISTOGRAM_QUEUE, seconds(r->arrived_ns, r->started_ns), 1);
 }
 
 static void on_preempt(struct co_request *r) {
@@ -292,15 +297,21 @@ static void on_time_limit(struct co_request *r) {
     finish_ok(r);
 }
 
+static void on_abort(struct co_request *r) {
+    r->finish = FT_WIRE_FINISH_ABORT;
+    finish_ok(r);
+}
+
 static void ignore(struct co_request *r) {
     (void)r;
 }
 
 /* [state][event]. An event that comes late, after the end, changes nothing. */
-static void (*const k_table[3][6])(struct co_request *) = {
-    [CO_REQUEST_QUEUED] = {on_admit, ignore, ignore, on_fail, on_cancel, on_time_limit},
-    [CO_REQUEST_RUNNING] = {ignore, on_preempt, on_stop, on_fail, on_cancel, on_time_limit},
-    [CO_REQUEST_ENDED] = {ignore, ignore, ignore, ignore, ignore, ignore},
+static void (*const k_table[3][7])(struct co_request *) = {
+    [CO_REQUEST_QUEUED] = {on_admit, ignore, ignore, on_fail, on_cancel, on_time_limit, on_abort},
+    [CO_REQUEST_RUNNING] = {ignore, on_preempt, on_stop, on_fail, on_cancel, on_time_limit,
+                            on_abort},
+    [CO_REQUEST_ENDED] = {ignore, ignore, ignore, ignore, ignore, ignore, ignore},
 };
 
 void co_request_event(struct co_request *r, enum co_request_event event) {
@@ -364,14 +375,29 @@ static bool commit_one(struct co_request *r, int32_t id) {
     return false;
 }
 
+/* Latencies, as those see them who get the tokens: n that came at once share the time. */
+static void see_commit(struct co_request *r, int32_t n) {
+    struct co_stats *stats = &r->app->stats;
+    int64_t now_ns = ft_clock_now_ns();
+    stats->generation_tokens += (uint64_t)n;
+    if (r->first_token_ns == 0) {
+        r->first_token_ns = now_ns;
+        stats->prefix_queries += (uint64_t)r->n_prompt;
+        stats->prefix_hits += (uint64_t)r->cached_tokens;
+        co_stats_saw(stats, CO_HISTOGRAM_TTFT, seconds(r->arrived_ns, now_ns), 1);
+    } else if (n > 0) {
+        co_stats_saw(stats, CO_HISTOGRAM_ITL, seconds(r->last_commit_ns, now_ns) / n, (uint64_t)n);
+    }
+    r->last_commit_ns = now_ns;
+}
+
 int32_t co_request_commit(struct co_request *r, const int32_t *tokens, int32_t n) {
-    if (r->first_token_ns == 0)
-        r->first_token_ns = ft_clock_now_ns();
     int32_t committed = 0;
     bool end = false;
     while (committed < n && !end)
         end = commit_one(r, tokens[committed++]);
-    r->app->stats.generation_tokens += (uint64_t)committed;
+    r->lossy = r->lossy || r->rule->lossy;
+    see_commit(r, committed);
     return committed;
 }
 

@@ -35,6 +35,7 @@ enum co_request_event {
     CO_EVENT_FAIL,       /* error is set: end with its status */
     CO_EVENT_CANCEL,     /* the client is gone, or its deadline passed */
     CO_EVENT_TIME_LIMIT, /* time_limit_millis */
+    CO_EVENT_ABORT,      /* an operator ends it: status OK, with what it has */
 };
 
 #define CO_REQUEST_ID_MAX 128
@@ -70,6 +71,8 @@ struct co_request {
     int32_t n_prompt_rows_wanted;
     int32_t k;  /* num_speculative_tokens of this request */
     bool k_own; /* the request named it; else the service's policy decides */
+    bool drafter_own, rule_own, spec_off; /* it named those; it wants none */
+    bool lossy; /* tokens were decided by a rule that does not keep the distribution */
     const struct co_drafter *drafter;
 
     /* progress */
@@ -105,6 +108,7 @@ struct co_request {
 
     struct co_spec_stats spec;
     int64_t arrived_ns, started_ns, first_token_ns, last_token_ns;
+    int64_t last_commit_ns;
     struct ft_rpc_timer time_limit;
 };
 

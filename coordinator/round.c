@@ -7,6 +7,7 @@
 #include "coordinator/accept.h"
 #include "coordinator/group.h"
 #include "coordinator/places.h"
+#include "coordinator/tune.h"
 
 #define MODULE "round"
 
@@ -238,6 +239,7 @@ void co_round_kick(struct co_app *app) {
      * target's death ended. */
     if (co_peer_busy(app->draft) || co_peer_busy(app->target))
         return;
+    co_tune_follow(app);
     gather(app);
     if (round->n_entries == 0) { /* what ended is forgotten even when nobody goes on */
         send_step(app->draft, NULL, 0, &app->draft_released);

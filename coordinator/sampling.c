@@ -184,7 +184,8 @@ static enum ft_code take_k(struct co_request *r, const struct ft_wire_generate *
                            struct ft_err *err) {
     r->k = r->app->drafting.policy.k_max;
     r->drafter = r->app->drafting.drafter;
-    if (in->drafter.len > 0 && co_drafting_find(r->app, in->drafter, &r->drafter, err) != FT_OK)
+    r->drafter_own = in->drafter.len > 0;
+    if (r->drafter_own && co_drafting_find(r->app, in->drafter, &r->drafter, err) != FT_OK)
         return FT_E_REQ_INVALID;
     if (in->has_num_speculative_tokens) {
         if (in->num_speculative_tokens > FT_DRAFT_LEN_MAX)
@@ -193,7 +194,8 @@ static enum ft_code take_k(struct co_request *r, const struct ft_wire_generate *
         r->k = (int32_t)in->num_speculative_tokens;
         r->k_own = true;
     }
-    r->speculate = (!in->has_spec_enabled || in->spec_enabled) && r->k > 0;
+    r->spec_off = in->has_spec_enabled && !in->spec_enabled;
+    r->speculate = !r->spec_off && r->k > 0;
     return FT_OK;
 }
 
@@ -240,6 +242,7 @@ static enum ft_code take_rule(struct co_request *r, struct ft_str name, struct f
     r->rule = r->app->rule;
     if (name.len == 0)
         return FT_OK;
+    r->rule_own = true;
     for (size_t i = 0; (rule = ft_rule_at(i)) != NULL; i++)
         if (ft_str_eq(name, ft_str_c(rule->name)))
             break;
@@ -304,9 +307,29 @@ static void set_rates(struct co_request *r, const float *rates, size_t n) {
         r->synthetic_rates[i] = rates[i < n ? i : n - 1];
 }
 
+/* What the service was configured with; false: nothing. */
+static bool set_configured(struct co_request *r) {
+    const struct co_config *config = &r->app->config;
+    if (config->n_synthetic_rates > 0)
+        set_rates(r, config->synthetic_rates, config->n_synthetic_rates);
+    else if (config->synthetic_acceptance_length > 0.0)
+        set_length(r, config->synthetic_acceptance_length);
+    else
+        return false;
+    return true;
+}
+
+void co_sampling_follow(struct co_request *r) {
+    if (r->rule_own)
+        return;
+    r->rule = r->app->rule;
+    r->lenience = (float)r->app->config.lenience;
+    set_configured(r); /* the rule synthetic is never in force without */
+    r->sampling.coupled = r->draft_sampling.coupled = r->rule->coupled;
+}
+
 static enum ft_code take_synthetic(struct co_request *r, const struct ft_wire_spec *in,
                                    struct ft_err *err) {
-    const struct co_config *config = &r->app->config;
     const size_t n = in->n_synthetic_acceptance_rates;
     const bool has_length = in->has_synthetic_acceptance_length;
     enum ft_code code =
@@ -335,11 +358,7 @@ static enum ft_code take_synthetic(struct co_request *r, const struct ft_wire_sp
         set_rates(r, in->synthetic_acceptance_rates, n);
     else if (has_length)
         set_length(r, (double)in->synthetic_acceptance_length);
-    else if (config->n_synthetic_rates > 0)
-        set_rates(r, config->synthetic_rates, config->n_synthetic_rates);
-    else if (config->synthetic_acceptance_length > 0.0)
-        set_length(r, config->synthetic_acceptance_length);
-    else
+    else if (!set_configured(r))
         return REJECT("rejection_sample_method is synthetic: set synthetic_acceptance_length or "
                       "synthetic_acceptance_rates");
     return FT_OK;

@@ -16,6 +16,9 @@ extern "C" {
 enum ft_code co_sampling_take(struct co_request *r, const struct ft_wire_generate *in,
                               struct ft_err *err);
 
+/* The service's rule has changed: a request that named none goes on by it. Between two rounds. */
+void co_sampling_follow(struct co_request *r);
+
 /* Every id stands for a token. fail FT_E_REQ_INVALID names field, index, value and limit */
 enum ft_code co_sampling_check_ids(const struct co_app *app, const char *field, const int32_t *ids,
                                    size_t n, struct ft_err *err);

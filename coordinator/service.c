@@ -7,6 +7,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/admin.h"
+#include "coordinator/drain.h"
 #include "coordinator/group.h"
 #include "coordinator/round.h"
 
@@ -70,8 +71,7 @@ static void enqueue(struct co_app *app, struct co_request *r, const struct ft_wi
                          r);
 }
 
-/* Who calls: what the metadata key says, or the address without its port. Lives with the call. */
-static struct ft_str client_of(const struct co_app *app, const struct ft_rpc_call *call) {
+struct ft_str co_service_client(const struct co_app *app, const struct ft_rpc_call *call) {
     struct ft_str client = {NULL, 0};
     if (app->config.client_metadata_key[0] != 0)
         client = ft_rpc_call_metadata(call, app->config.client_metadata_key);
@@ -131,7 +131,7 @@ static enum ft_code check_limits(struct co_app *app, struct ft_rpc_call *call, i
                           "%d requests are waiting and %d come: the limit is %d (max_queue)",
                           n_waiting, n, app->config.max_queue);
     }
-    int32_t n_own = limit > 0 ? count_own(app, client_of(app, call)) : 0;
+    int32_t n_own = limit > 0 ? count_own(app, co_service_client(app, call)) : 0;
     if (limit > 0 && n_own + n > limit) {
         tell_retry(call, co_retry_client_ms(&app->retry, n_own + n - limit, n_own));
         return ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
@@ -198,14 +198,15 @@ static enum ft_code start_requests(struct asked *asked, const int32_t *ids, size
     ft_rpc_call_set_user(call, group);
     for (int32_t i = 0; i < n_of(&asked->in); i++) {
         if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
-            made[i]->client = ft_arena_str(made[i]->arena, client_of(app, call));
+            made[i]->client = ft_arena_str(made[i]->arena, co_service_client(app, call));
         co_group_add(group, made[i]);
         enqueue(app, made[i], &asked->in.params);
     }
     return FT_OK;
 }
 
-static void refuse(struct ft_rpc_call *call, const struct ft_err *err) {
+static void refuse(struct co_app *app, struct ft_rpc_call *call, const struct ft_err *err) {
+    app->stats.refused++;
     ft_debug("request-refused code %s reason %s", ft_code_name(err->code), err->text);
     ft_rpc_call_fail(call, err);
 }
@@ -222,10 +223,11 @@ static void on_encoded(struct co_encode_job *job) {
         if (code == FT_OK)
             code = start_requests(asked, job->ids.ptr, job->ids.len, &err);
         if (code != FT_OK)
-            refuse(job->call, &err);
+            refuse(app, job->call, &err);
         co_round_kick(app);
     }
     asked_destroy(asked);
+    co_drain_look(app); /* it may have been the last, and no request has come of it */
 }
 
 /* Check all but the prompt. */
@@ -256,7 +258,7 @@ static enum ft_code encode_asked(struct asked *asked, struct ft_err *err) {
     job->done = on_encoded;
     if (job->app->config.max_requests_per_client >
         0) /* the call outlives its name, if not the job */
-        job->client = ft_arena_str(asked->arena, client_of(job->app, job->call));
+        job->client = ft_arena_str(asked->arena, co_service_client(job->app, job->call));
     enum ft_code code = co_encode_start(job, err);
     if (code != FT_OK)
         tell_retry(job->call,
@@ -286,7 +288,7 @@ static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str m
         code = start_requests(asked, asked->in.input.ids, asked->in.input.n_ids, &err);
     }
     if (code != FT_OK)
-        refuse(call, &err);
+        refuse(app, call, &err);
     asked_destroy(asked);
     co_round_kick(app);
 }
@@ -524,6 +526,24 @@ static const struct ft_rpc_method k_methods[] = {
      .kind = FT_RPC_UNARY,
      .on_message = co_admin_get_stats,
      .on_gone = co_admin_gone},
+    {.path = FT_WIRE_ADMIN_SERVICE "GetHealth",
+     .kind = FT_RPC_UNARY,
+     .on_message = co_operate_health},
+    {.path = FT_WIRE_ADMIN_SERVICE "ListRequests",
+     .kind = FT_RPC_UNARY,
+     .on_message = co_operate_list},
+    {.path = FT_WIRE_ADMIN_SERVICE "CancelRequest",
+     .kind = FT_RPC_UNARY,
+     .on_message = co_operate_cancel},
+    {.path = FT_WIRE_ADMIN_SERVICE "Drain", .kind = FT_RPC_UNARY, .on_message = co_operate_drain},
+    {.path = FT_WIRE_ADMIN_SERVICE "Resume", .kind = FT_RPC_UNARY, .on_message = co_operate_resume},
+    {.path = FT_WIRE_ADMIN_SERVICE "SetParameters",
+     .kind = FT_RPC_UNARY,
+     .on_message = co_operate_set},
+    {.path = FT_WIRE_ADMIN_SERVICE "ReloadDraft",
+     .kind = FT_RPC_UNARY,
+     .on_message = co_operate_reload_draft,
+     .on_gone = co_operate_reload_gone},
 };
 
 const struct ft_rpc_method *co_service_methods(size_t *n) {

@@ -17,6 +17,20 @@ const struct ft_rpc_method *co_service_methods(size_t *n);
 void co_admin_get_stats(struct ft_rpc_call *call, void *service, struct ft_str message);
 void co_admin_gone(struct ft_rpc_call *call, void *service);
 
+/* The rest of Admin (operate.c), but for Trace. */
+void co_operate_health(struct ft_rpc_call *call, void *service, struct ft_str message);
+void co_operate_list(struct ft_rpc_call *call, void *service, struct ft_str message);
+void co_operate_cancel(struct ft_rpc_call *call, void *service, struct ft_str message);
+void co_operate_drain(struct ft_rpc_call *call, void *service, struct ft_str message);
+void co_operate_resume(struct ft_rpc_call *call, void *service, struct ft_str message);
+void co_operate_set(struct ft_rpc_call *call, void *service, struct ft_str message);
+void co_operate_reload_draft(struct ft_rpc_call *call, void *service, struct ft_str message);
+void co_operate_reload_gone(struct ft_rpc_call *call, void *service);
+
+/* Who calls: what client_metadata_key says, or the address without its port. Lives with the call.
+ */
+struct ft_str co_service_client(const struct co_app *app, const struct ft_rpc_call *call);
+
 #ifdef __cplusplus
 }
 #endif

@@ -19,8 +19,32 @@ void co_stats_verified(struct co_spec_stats *stats, int32_t n_draft, int32_t n_c
     }
 }
 
+const struct co_histogram_bounds *co_stats_bounds(enum co_stats_histogram which) {
+    static const struct co_histogram_bounds *const rows[] = {
+#define X(id, name, bounds, help) &bounds,
+#include "coordinator/histograms.def"
+#undef X
+    };
+    return rows[which];
+}
+
+void co_stats_saw(struct co_stats *stats, enum co_stats_histogram which, double value,
+                  uint64_t times) {
+    co_histogram_add(&stats->histograms[which], co_stats_bounds(which), value, times);
+}
+
+double co_stats_quantile(const struct co_stats *stats, enum co_stats_histogram which, double q) {
+    return co_histogram_quantile(&stats->histograms[which], co_stats_bounds(which), q);
+}
+
 void co_stats_round(struct co_stats *stats, const struct co_round_times *times) {
     stats->rounds++;
+    co_stats_saw(stats, CO_HISTOGRAM_ROUND, (double)times->round * 1e-6, 1);
+    if (times->draft > 0)
+        co_stats_saw(stats, CO_HISTOGRAM_DRAFT, (double)times->draft * 1e-6, 1);
+    co_stats_saw(stats, CO_HISTOGRAM_VERIFY, (double)times->target * 1e-6, 1);
+    co_stats_saw(stats, CO_HISTOGRAM_ACCEPT, (double)times->accept * 1e-6, 1);
+    co_stats_saw(stats, CO_HISTOGRAM_IPC_WAIT, (double)(times->host - times->accept) * 1e-6, 1);
     stats->times[stats->n_times % CO_STATS_ROUNDS] = *times;
     stats->n_times++;
 }

@@ -264,6 +264,7 @@ const struct ft_worker_role dw_draft_role = {
     .name = "draft",
     .service = FT_WIRE_DRAFT_SERVICE,
     .step_method = "DraftStep",
+    .reloads = true,
     .rows_per_seq = FT_DRAFT_LEN_MAX,
     .max_draft_len = FT_DRAFT_LEN_MAX,
     .open = open_role,

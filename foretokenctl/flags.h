@@ -27,9 +27,17 @@ enum ctl_command {
     CTL_INPUT = CTL_GENERATE | CTL_TOKENIZE,
     CTL_REQUEST = CTL_GENERATE | CTL_BATCH,
     CTL_BENCH = 64,
+    CTL_HEALTH = 1 << 8,
+    CTL_REQUESTS = 1 << 9,
+    CTL_CANCEL = 1 << 10,
+    CTL_DRAIN = 1 << 11,
+    CTL_RESUME = 1 << 12,
+    CTL_SET = 1 << 13,
+    CTL_DRAFT = 1 << 14,
     CTL_CONFIG = 1 << 20,
     CTL_ALL = (1 << 24) - 1,
-    CTL_GLOBAL = 1 << 24 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out else */
+    /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
+    CTL_GLOBAL = 1 << 24
 };
 
 struct ctl_options {
@@ -54,6 +62,10 @@ struct ctl_options {
     struct ft_str *bench_drafters;
     size_t n_bench_drafters;
     uint32_t bench_repeats;
+    /* operating */
+    bool watch;
+    double interval_s; /* 0: not given */
+    struct ft_str reason, model_dir;
     struct ft_str html;
     struct ft_wire_generate request; /* all but its input and request_id */
 };

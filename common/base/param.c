@@ -244,6 +244,28 @@ enum ft_code ft_param_parse(const struct ft_param_table *table, void *values,
     return FT_OK;
 }
 
+void ft_param_text(const struct ft_param *row, const void *values, char text[FT_PARAM_STR_MAX]) {
+    const void *slot = (const char *)values + row->offset;
+    switch (row->kind) {
+    case FT_PARAM_I32:
+        snprintf(text, FT_PARAM_STR_MAX, "%d", (int)*(const int32_t *)slot);
+        break;
+    case FT_PARAM_I64:
+    case FT_PARAM_SIZE:
+        snprintf(text, FT_PARAM_STR_MAX, "%lld", (long long)*(const int64_t *)slot);
+        break;
+    case FT_PARAM_F64:
+        snprintf(text, FT_PARAM_STR_MAX, "%.15g", *(const double *)slot);
+        break;
+    case FT_PARAM_BOOL:
+        snprintf(text, FT_PARAM_STR_MAX, "%s", *(const bool *)slot ? "true" : "false");
+        break;
+    case FT_PARAM_STR:
+        snprintf(text, FT_PARAM_STR_MAX, "%s", (const char *)slot);
+        break;
+    }
+}
+
 void ft_param_print(const struct ft_param_table *table, FILE *out) {
     for (size_t i = 0; i < table->n_rows; i++) {
         const struct ft_param *row = &table->rows[i];

@@ -79,6 +79,9 @@ struct ft_param_args {
 enum ft_code ft_param_parse(const struct ft_param_table *table, void *values,
                             struct ft_param_args *args, struct ft_err *err);
 
+/* The row's value as ft_param_set takes it. */
+void ft_param_text(const struct ft_param *row, const void *values, char text[FT_PARAM_STR_MAX]);
+
 /* Print the table as --help shows it. */
 void ft_param_print(const struct ft_param_table *table, FILE *out);
 /* The same as paragraphs of a man page: "--" before each name, or keys of the file, without those

@@ -120,6 +120,11 @@ void ft_rpc_outbox_fini(struct ft_rpc_outbox *box);
 /* Any bytes become valid UTF-8 that fits. */
 void ft_rpc_status_set(struct ft_rpc_status *status, int code, struct ft_str text);
 
+/* ---- accept.c -------------------------------------------------------------------------------- */
+
+/* From now on listeners of this process survive it running out of file descriptors. Any thread. */
+void ft_rpc_accept_guard(void);
+
 /* ---- server.c, server_call.c ----------------------------------------------------------------- */
 
 #define FT_RPC_LISTEN_MAX 8   /* endpoints of one server: a Unix socket, TCP, and room */

@@ -55,6 +55,7 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
     struct ft_rpc_server *server = calloc(1, sizeof *server);
     if (server == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, "rpc", "no memory for a server");
+    ft_rpc_accept_guard();
     server->loop = loop;
     server->opts = *opts;
     if (server->opts.message_max == 0)

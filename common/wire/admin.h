@@ -26,6 +26,20 @@ struct ft_wire_worker_state { /* WorkerStats */
     uint64_t kv_blocks_total, kv_blocks_free, kv_blocks_cached;
     uint32_t sequences;
     uint64_t resident_bytes;
+    struct ft_str model, trouble;
+    double up_seconds;
+};
+
+#define FT_WIRE_DRAFTERS_MAX 16
+
+struct ft_wire_drafter { /* DrafterStats */
+    struct ft_str name;
+    uint64_t num_drafts, num_draft_tokens, num_accepted_tokens;
+};
+
+struct ft_wire_percentiles { /* Percentiles */
+    uint64_t count;
+    double p50, p90, p99;
 };
 
 struct ft_wire_stats { /* GetStatsResponse; field names as in admin.proto */
@@ -41,6 +55,13 @@ struct ft_wire_stats { /* GetStatsResponse; field names as in admin.proto */
     struct ft_str speculation, speculation_reason;
     double round_p50_us, draft_step_p50_us, target_step_p50_us, host_p50_us, accept_p50_us;
     double draft_length_mean, believed_plain_us, believed_draft_us, believed_acceptance;
+    struct ft_str state, state_reason, drafter, num_speculative_tokens, rejection_sample_method;
+    struct ft_str log_level;
+    struct ft_wire_drafter drafters[FT_WIRE_DRAFTERS_MAX];
+    size_t n_drafters;
+    struct ft_wire_percentiles time_to_first_token_seconds, inter_token_latency_seconds;
+    struct ft_wire_percentiles e2e_request_latency_seconds;
+    uint64_t draft_fallback_rounds_total;
     struct ft_wire_worker_state target;
     bool has_draft;
     struct ft_wire_worker_state draft;

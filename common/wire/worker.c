@@ -127,6 +127,43 @@ enum ft_code ft_wire_decode_release(struct ft_str in, struct ft_arena *arena,
     return FT_OK;
 }
 
+void ft_wire_encode_reload(struct ft_str model_dir, struct ft_buf *out) {
+    Foretoken__Worker__V1__ReloadRequest m = FORETOKEN__WORKER__V1__RELOAD_REQUEST__INIT;
+    m.model_dir = FT_PB_BYTES(model_dir);
+    ft_pb_pack(&m.base, out);
+}
+
+enum ft_code ft_wire_decode_reload(struct ft_str in, struct ft_arena *arena,
+                                   struct ft_str *model_dir, struct ft_err *err) {
+    const void *raw;
+    enum ft_code code =
+        ft_pb_unpack(&foretoken__worker__v1__reload_request__descriptor, in, arena, &raw, err);
+    if (code != FT_OK)
+        return code;
+    const Foretoken__Worker__V1__ReloadRequest *m = raw;
+    *model_dir = FT_PB_STR(m->model_dir);
+    return FT_OK;
+}
+
+void ft_wire_encode_reloaded(const struct ft_wire_reloaded *in, struct ft_buf *out) {
+    Foretoken__Worker__V1__ReloadResponse m = FORETOKEN__WORKER__V1__RELOAD_RESPONSE__INIT;
+    m.epoch = in->epoch;
+    m.load_nanos = in->load_nanos;
+    ft_pb_pack(&m.base, out);
+}
+
+enum ft_code ft_wire_decode_reloaded(struct ft_str in, struct ft_arena *arena,
+                                     struct ft_wire_reloaded *out, struct ft_err *err) {
+    const void *raw;
+    enum ft_code code =
+        ft_pb_unpack(&foretoken__worker__v1__reload_response__descriptor, in, arena, &raw, err);
+    if (code != FT_OK)
+        return code;
+    const Foretoken__Worker__V1__ReloadResponse *m = raw;
+    *out = (struct ft_wire_reloaded){m->epoch, m->load_nanos};
+    return FT_OK;
+}
+
 void ft_wire_encode_worker_stats(const struct ft_wire_worker_stats *in, struct ft_buf *out) {
     Foretoken__Worker__V1__GetStatsResponse m = FORETOKEN__WORKER__V1__GET_STATS_RESPONSE__INIT;
     m.epoch = in->epoch;

@@ -54,6 +54,11 @@ struct ft_wire_release { /* ReleaseRequest */
     size_t n_seq_ids;
 };
 
+struct ft_wire_reloaded { /* ReloadResponse */
+    uint64_t epoch;
+    uint64_t load_nanos;
+};
+
 struct ft_wire_worker_stats { /* GetStatsResponse */
     uint64_t epoch;
     uint64_t steps, step_tokens, step_nanos;
@@ -119,6 +124,8 @@ void ft_wire_encode_describe(const struct ft_wire_describe *in, struct ft_buf *o
 void ft_wire_encode_attach(const struct ft_wire_attach *in, struct ft_buf *out);
 void ft_wire_encode_attached(const struct ft_wire_attached *in, struct ft_buf *out);
 void ft_wire_encode_release(const struct ft_wire_release *in, struct ft_buf *out);
+void ft_wire_encode_reload(struct ft_str model_dir, struct ft_buf *out); /* ReloadRequest */
+void ft_wire_encode_reloaded(const struct ft_wire_reloaded *in, struct ft_buf *out);
 void ft_wire_encode_worker_stats(const struct ft_wire_worker_stats *in, struct ft_buf *out);
 void ft_wire_encode_step(const struct ft_wire_step *in, struct ft_buf *out);
 void ft_wire_encode_step_reply(const struct ft_wire_step_reply *in, struct ft_buf *out);
@@ -131,6 +138,10 @@ enum ft_code ft_wire_decode_attached(struct ft_str in, struct ft_arena *arena,
                                      struct ft_wire_attached *out, struct ft_err *err);
 enum ft_code ft_wire_decode_release(struct ft_str in, struct ft_arena *arena,
                                     struct ft_wire_release *out, struct ft_err *err);
+enum ft_code ft_wire_decode_reload(struct ft_str in, struct ft_arena *arena,
+                                   struct ft_str *model_dir, struct ft_err *err);
+enum ft_code ft_wire_decode_reloaded(struct ft_str in, struct ft_arena *arena,
+                                     struct ft_wire_reloaded *out, struct ft_err *err);
 enum ft_code ft_wire_decode_worker_stats(struct ft_str in, struct ft_arena *arena,
                                          struct ft_wire_worker_stats *out, struct ft_err *err);
 enum ft_code ft_wire_decode_step(struct ft_str in, struct ft_arena *arena, struct ft_wire_step *out,

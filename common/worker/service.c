@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/worker/reload.h"
 #include "common/worker/step.h"
 
 #define MODULE "service"
@@ -25,7 +26,7 @@ enum { /* grpc_status_code as numbers */
        STATUS_ABORTED = 10
 };
 
-enum method { DESCRIBE, ATTACH, RELEASE, GET_STATS, STEPS, N_METHODS };
+enum method { DESCRIBE, ATTACH, RELEASE, GET_STATS, STEPS, RELOAD, N_METHODS };
 
 struct ft_service {
     struct ft_worker *worker;
@@ -34,6 +35,8 @@ struct ft_service {
     struct ft_rpc_call *stream; /* of the coordinator; NULL: none */
     struct ft_arena *arena;     /* of one decoded message */
     struct ft_buf out;
+    struct ft_reload *reload;        /* NULL: none is under way */
+    struct ft_rpc_call *reload_call; /* who asked for it; NULL once gone */
     struct ft_err failure;
     char paths[N_METHODS][PATH_MAX_LEN];
     struct ft_rpc_method methods[N_METHODS];
@@ -246,6 +249,75 @@ static void on_stream_gone(struct ft_rpc_call *call, void *user) {
     detach(service);
 }
 
+/* ---- another model ---- */
+
+static void say_reloaded(const struct ft_worker *worker, int64_t load_ns) {
+    char line[640];
+    snprintf(line, sizeof line, "reloaded model %s epoch %016" PRIx64 " load_ms %" PRId64,
+             worker->params->model, worker->epoch, load_ns / 1000000);
+    worker->role->notify(FT_LOG_INFO, line);
+}
+
+static void refuse_reload(struct ft_service *service, struct ft_rpc_call *call,
+                          const struct ft_err *err) {
+    char line[FT_ERR_TEXT_MAX + 64];
+    snprintf(line, sizeof line, "reload-refused reason %s", err->text);
+    service->worker->role->notify(FT_LOG_WARN, line);
+    if (call != NULL)
+        ft_rpc_call_fail(call, err);
+}
+
+/* Between two steps: the fresh worker takes the place of the one that served, whose stream ends. */
+static void on_reloaded(void *user, struct ft_worker *fresh, int64_t load_ns,
+                        const struct ft_err *err) {
+    struct ft_service *service = user;
+    struct ft_rpc_call *call = service->reload_call, *stream = service->stream;
+    service->reload = NULL;
+    service->reload_call = NULL;
+    if (fresh == NULL) {
+        refuse_reload(service, call, err);
+        return;
+    }
+    service->stream = NULL;
+    detach(service);
+    if (stream != NULL)
+        finish(stream, STATUS_ABORTED, "the worker has another model now");
+    ft_worker_exchange(service->worker, fresh);
+    ft_worker_close(&fresh);
+    say_reloaded(service->worker, load_ns);
+    if (call == NULL)
+        return;
+    ft_buf_reset(&service->out);
+    ft_wire_encode_reloaded(&(struct ft_wire_reloaded){service->worker->epoch, (uint64_t)load_ns},
+                            &service->out);
+    reply(service, call);
+}
+
+static void on_reload(struct ft_rpc_call *call, void *user, struct ft_str message) {
+    struct ft_service *service = user;
+    struct ft_str dir;
+    struct ft_err err = {0};
+    ft_arena_reset(service->arena);
+    enum ft_code code = ft_wire_decode_reload(message, service->arena, &dir, &err);
+    if (code == FT_OK && service->reload != NULL) {
+        finish(call, STATUS_FAILED_PRECONDITION, "another reload is under way");
+        return;
+    }
+    if (code == FT_OK)
+        code = ft_reload_begin(&service->reload, service->loop, service->worker, dir, on_reloaded,
+                               service, &err);
+    if (code != FT_OK)
+        refuse_reload(service, call, &err);
+    else
+        service->reload_call = call;
+}
+
+static void on_reload_gone(struct ft_rpc_call *call, void *user) {
+    struct ft_service *service = user;
+    if (call == service->reload_call)
+        service->reload_call = NULL; /* the model comes all the same */
+}
+
 /* ---- open and close ---- */
 
 static void fill_methods(struct ft_service *service) {
@@ -258,6 +330,7 @@ static void fill_methods(struct ft_service *service) {
         [RELEASE] = {"Release", on_release},
         [GET_STATS] = {"GetStats", on_stats},
         [STEPS] = {NULL, on_step},
+        [RELOAD] = {"Reload", on_reload},
     };
     const struct ft_worker_role *role = service->worker->role;
     for (int i = 0; i < N_METHODS; i++) {
@@ -274,12 +347,13 @@ static void fill_methods(struct ft_service *service) {
     service->methods[STEPS].on_open = on_stream_open;
     service->methods[STEPS].on_half_close = on_half_close;
     service->methods[STEPS].on_gone = on_stream_gone;
+    service->methods[RELOAD].on_gone = on_reload_gone;
 }
 
 static enum ft_code open_server(struct ft_service *service, struct ft_err *err) {
     struct ft_rpc_server_opts opts = {
         .methods = service->methods,
-        .n_methods = N_METHODS,
+        .n_methods = service->worker->role->reloads ? N_METHODS : RELOAD, /* it is the last */
         .service = service,
         .message_max = MESSAGE_BYTES_MAX,
         .calls_max = CALLS_MAX,
@@ -316,6 +390,7 @@ enum ft_code ft_service_open(struct ft_service **out, struct ft_rpc_loop *loop,
 void ft_service_close(struct ft_service **service) {
     if (*service == NULL)
         return;
+    ft_reload_cancel(&(*service)->reload);
     if ((*service)->server != NULL)
         ft_rpc_server_close(&(*service)->server, CLOSE_GRACE_NS);
     detach(*service);

@@ -172,6 +172,12 @@ enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role 
     return FT_OK;
 }
 
+void ft_worker_exchange(struct ft_worker *a, struct ft_worker *b) {
+    struct ft_worker c = *a;
+    *a = *b;
+    *b = c;
+}
+
 void ft_worker_close(struct ft_worker **worker) {
     if (*worker == NULL)
         return;
@@ -185,6 +191,7 @@ void ft_worker_close(struct ft_worker **worker) {
     ft_kvseq_destroy(&w->seqs);
     ft_kvpool_destroy(&w->pool);
     ft_model_close(&w->model);
+    free(w->params_own);
     free(w);
     *worker = NULL;
 }

@@ -37,6 +37,7 @@ struct ft_worker_role {
     int32_t rows_per_seq; /* region rows that one sequence can fill */
     int32_t max_draft_len;
     bool rows_from_model; /* logits go from the model straight into the region */
+    bool reloads;         /* another model may take over while it runs */
     /* Take and give back worker->role_state. */
     enum ft_code (*open)(struct ft_worker *worker, struct ft_err *err);
     void (*close)(struct ft_worker *worker);
@@ -72,6 +73,7 @@ struct ft_worker {
     struct ft_worker_stats stats;
     struct ft_step *step; /* scratch */
     void *role_state;
+    struct ft_worker_params *params_own; /* freed with it; NULL: params are somebody else's */
 };
 
 /* What the table of parameters cannot say, before anything is loaded.
@@ -84,6 +86,8 @@ enum ft_code ft_worker_check_params(const struct ft_worker_params *params, struc
 enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role *role,
                             const struct ft_worker_params *params, struct ft_err *err);
 void ft_worker_close(struct ft_worker **worker);
+/* Both live on under the other's address. Nothing may hold on to what one of them owns. */
+void ft_worker_exchange(struct ft_worker *a, struct ft_worker *b);
 
 /* A fresh region for a coordinator; the one before is closed and every sequence dropped. */
 enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epoch,

@@ -20,6 +20,10 @@ const char *ft_rpc_status_name(int code) {
     return name;
 }
 
+struct ft_rpc_status ft_rpc_status_from_err(const struct ft_err *err) {
+    return status_of(ft_code_grpc_status(err->code), err->text);
+}
+
 /* ---- life of a call ------------------------------------------------------------------------- */
 
 void net_call_unref(struct ft_rpc_call *call) {

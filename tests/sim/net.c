@@ -211,6 +211,19 @@ void ft_rpc_loop_stop(struct ft_rpc_loop *loop) {
     (void)loop;
 }
 
+/* Nothing here has threads: no metrics are served, no model is reloaded. */
+enum ft_code ft_rpc_loop_post(struct ft_rpc_loop *loop, ft_rpc_fn fn, void *user) {
+    (void)loop, (void)fn, (void)user;
+    FT_ASSERT(false);
+    return FT_E_PROC_INTERNAL;
+}
+
+int ft_rpc_loop_step(struct ft_rpc_loop *loop, int64_t deadline_ns) {
+    (void)loop, (void)deadline_ns;
+    FT_ASSERT(false);
+    return 0;
+}
+
 enum ft_code ft_rpc_loop_on_signal(struct ft_rpc_loop *loop, ft_rpc_signal_fn fn, void *user,
                                    struct ft_err *err) {
     (void)loop, (void)fn, (void)user, (void)err;

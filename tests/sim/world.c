@@ -128,11 +128,12 @@ void world_fault(struct world *world, enum sim_fault_kind kind, int role, int64_
 /* ---- start ---------------------------------------------------------------------------------- */
 
 static void configure(struct world *world, const struct sim_opts *opts) {
-    char *argv[SIM_ARGS_MAX + 4] = {"sim", "--target_endpoint=unix:/sim/target"};
+    char *argv[SIM_ARGS_MAX + 5] = {"sim", "--target_endpoint=unix:/sim/target"};
     int argc = 2;
     if (!opts->no_draft)
         argv[argc++] = "--draft_endpoint=unix:/sim/draft";
     argv[argc++] = "--listen=unix:/sim/front";
+    argv[argc++] = "--metrics_listen=";
     for (int i = 0; i < SIM_ARGS_MAX && opts->args[i] != NULL; i++)
         argv[argc++] = (char *)(uintptr_t)opts->args[i];
     struct ft_err err = {0};

@@ -29,6 +29,8 @@ static void build_argv(const struct cluster *c, enum cluster_role role, char *ar
     snprintf(text[t], 256, "%s/bin/%s", FT_TEST_BINARY_DIR, k_programs[role]);
     argv[n++] = text[t++];
     if (role == CLUSTER_COORDINATOR) {
+        snprintf(text[t], 256, "--metrics_listen="); /* a test that wants it says where */
+        argv[n++] = text[t++];
         snprintf(text[t], 256, "--listen=%s", c->endpoint);
         argv[n++] = text[t++];
         snprintf(text[t], 256, "--target_endpoint=unix:%s/target.sock", c->dir);
@@ -81,6 +83,10 @@ int cluster_spawn(struct cluster *c, enum cluster_role role) {
     int fds[2];
     build_argv(c, role, argv, text);
     snprintf(log, sizeof log, "%s/%s.log", c->dir, k_names[role]);
+    if (c->opts.log != NULL)
+        snprintf(log, sizeof log, "%s", c->opts.log);
+    if (c->opts.preload != NULL && role == CLUSTER_COORDINATOR)
+        setenv("LD_PRELOAD", c->opts.preload, 1);
     ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -88,6 +94,7 @@ int cluster_spawn(struct cluster *c, enum cluster_role role) {
     posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, log, O_WRONLY | O_CREAT | O_APPEND,
                                      0600);
     int failed = posix_spawn(&c->pids[role], argv[0], &actions, NULL, argv, environ);
+    unsetenv("LD_PRELOAD");
     posix_spawn_file_actions_destroy(&actions);
     close(fds[1]);
     ck_assert_msg(failed == 0, "cannot start %s: %s", argv[0], strerror(failed));
@@ -107,6 +114,8 @@ void cluster_start(struct cluster *c, const struct cluster_opts *opts) {
     snprintf(c->dir, sizeof c->dir, "/tmp/foretoken-test-XXXXXX");
     ck_assert_ptr_nonnull(mkdtemp(c->dir));
     snprintf(c->endpoint, sizeof c->endpoint, "unix:%s/public.sock", c->dir);
+    if (opts->listen != NULL)
+        snprintf(c->endpoint, sizeof c->endpoint, "%s", opts->listen);
     for (int role = 0; role < CLUSTER_ROLES; role++) {
         if (role == CLUSTER_DRAFT && opts->draft_dir == NULL)
             continue;
@@ -278,7 +287,16 @@ void gen_fini(struct gen *gen) {
     ft_arena_destroy(&gen->arena);
 }
 
+struct ft_rpc_status cluster_admin(struct cluster *c, const char *method, struct ft_str message,
+                                   struct ft_buf *out) {
+    char path[96];
+    struct ft_rpc_call_opts opts = {.deadline_ns = ft_clock_now_ns() + 60000000000};
+    snprintf(path, sizeof path, "%s%s", FT_WIRE_ADMIN_SERVICE, method);
+    return ft_rpc_client_unary_sync(c->client, path, message, &opts, out);
+}
+
 struct ft_wire_stats cluster_stats(struct cluster *c) {
+    static const struct ft_str none = {NULL, 0};
     struct ft_buf out;
     struct ft_wire_stats stats;
     struct ft_err err = {0};
@@ -290,7 +308,12 @@ struct ft_wire_stats cluster_stats(struct cluster *c) {
     ck_assert_msg(status.code == 0, "GetStats: %s", status.text);
     ck_assert_msg(ft_wire_decode_stats(ft_buf_str(&out), arena, &stats, &err) == FT_OK, "%s",
                   err.text);
-    stats.version = stats.speculation = stats.speculation_reason = (struct ft_str){NULL, 0};
+    stats.version = stats.speculation = stats.speculation_reason = none;
+    stats.state = stats.state_reason = stats.drafter = stats.num_speculative_tokens = none;
+    stats.rejection_sample_method = stats.log_level = none;
+    stats.target.model = stats.target.trouble = stats.draft.model = stats.draft.trouble = none;
+    for (size_t i = 0; i < stats.n_drafters; i++)
+        stats.drafters[i].name = none;
     ft_arena_destroy(&arena);
     ft_buf_fini(&out);
     return stats;

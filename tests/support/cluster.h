@@ -20,6 +20,9 @@ struct cluster_opts {
     const char *target_dir;
     const char *draft_dir;                         /* NULL: none */
     const char *args[CLUSTER_ROLES][CLUSTER_ARGS]; /* NULL-terminated, "--key=value" */
+    const char *listen;  /* of the coordinator; NULL: a Unix socket in the run directory */
+    const char *log;     /* where all three log to; NULL: a file each in the run directory */
+    const char *preload; /* library that the coordinator is started with; NULL: none */
 };
 
 struct cluster {
@@ -83,5 +86,8 @@ const struct ft_logprobs *gen_logprobs(const struct gen *gen, size_t i);
 
 /* Statistics; strings of the result are not kept. */
 struct ft_wire_stats cluster_stats(struct cluster *cluster);
+/* A call of Admin; the answer is appended to out, which may be NULL. */
+struct ft_rpc_status cluster_admin(struct cluster *cluster, const char *method,
+                                   struct ft_str message, struct ft_buf *out);
 
 #endif

@@ -329,6 +329,42 @@ START_TEST(dev66_stats_before_the_first_request_divides_by_nothing) {
 }
 END_TEST
 
+START_TEST(watch_renews_a_screen_and_leaves_the_terminal_as_it_was) {
+    struct run on_terminal = {.terminal = true, .signo = SIGINT};
+    ck_assert_int_eq(run_with(on_terminal, ARGS("stats", "--watch", "--interval=0.1")), 0);
+    ck_assert_int_eq(strncmp(out.ptr, "\x1B[?1049h\x1B[?25l", 14), 0);
+    ck_assert_ptr_nonnull(strstr(out.ptr, "foretoken 1.2.3"));
+    ck_assert_str_eq(out.ptr + strlen(out.ptr) - 14, "\x1B[?25h\x1B[?1049l");
+    struct run piped = {.signo = SIGTERM};
+    ck_assert_int_eq(run_with(piped, ARGS("stats", "--watch", "--interval=0.1")), 0);
+    ck_assert_ptr_null(strchr(out.ptr, '\x1B'));
+    ck_assert_int_eq(RUN("stats", "--watch", "--interval=0.01"), 64);
+    CHECK_ERR("--interval must be 0.1 to 3600 seconds");
+    struct run dead = {.endpoint = "unix:/nonexistent/socket"};
+    ck_assert_int_eq(run_with(dead, ARGS("stats", "--watch")), 69);
+}
+END_TEST
+
+START_TEST(operator_commands_refuse_bad_usage_before_they_call) {
+    static const struct {
+        const char *args[5], *says;
+    } rows[] = {
+        {{"cancel"}, "cancel takes one request id"},
+        {{"cancel", "a", "b"}, "cancel takes one request id"},
+        {{"set", "speculation"}, "set takes NAME=VALUE"},
+        {{"set", "a=1", "b"}, "set takes NAME=VALUE"},
+        {{"draft"}, "draft takes one word: reload"},
+        {{"draft", "drop"}, "draft takes one word: reload"},
+        {{"draft", "reload"}, "draft reload needs --model DIR"},
+        {{"drain", "now"}, "drain takes no argument"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        ck_assert_int_eq(run_with((struct run){0}, rows[i].args), 64);
+        CHECK_ERR(rows[i].says);
+    }
+}
+END_TEST
+
 START_TEST(help_and_version_need_no_service) {
     ck_assert_int_eq(RUN("help"), 0);
     ck_assert_ptr_nonnull(strstr(out.ptr, "commands:\n  generate "));
@@ -379,6 +415,8 @@ static TCase *usage_case(void) {
     tcase_add_test(tc, model_prints_what_runs);
     tcase_add_test(tc, stats_prints_what_was_done);
     tcase_add_test(tc, dev66_stats_before_the_first_request_divides_by_nothing);
+    tcase_add_test(tc, watch_renews_a_screen_and_leaves_the_terminal_as_it_was);
+    tcase_add_test(tc, operator_commands_refuse_bad_usage_before_they_call);
     tcase_add_test(tc, help_and_version_need_no_service);
     return tc;
 }

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -29,6 +30,41 @@ static void ask_echo(struct ft_rpc_client *client) {
     ck_assert_msg(a.status.code == 0, "%s", a.status.text);
     ck_assert_str_eq(a.bytes, "ok");
 }
+
+/* Without descriptors a connection cannot be had, and with some again it can. */
+START_TEST(listener_survives_a_process_without_descriptors) {
+    struct rlimit limit, tight;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fds[8], fillers[64], n = 0;
+    char byte;
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", fx.path);
+    for (; n < 8; n++) /* made before, connected after */
+        fds[n] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    ask_echo(fx.client);
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    tight = limit;
+    for (int i = 0; i < 64; i++) /* no number is free below the last one */
+        fillers[i] = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    tight.rlim_cur = (rlim_t)fillers[63] + 1;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &tight), 0);
+    for (int i = 0; i < n; i++)
+        ck_assert_int_eq(connect(fds[i], (struct sockaddr *)&address, sizeof address), 0);
+    for (int i = 0; i < 20; i++)
+        ft_rpc_loop_step(fx.loop, ft_clock_now_ns() + 10000000);
+    ask_echo(fx.client); /* a connection that was there goes on */
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (int i = 0; i < 64; i++)
+        close(fillers[i]);
+    for (int i = 0; i < n; i++) { /* the others were turned away, and know it */
+        ck_assert_int_eq((int)recv(fds[i], &byte, 1, MSG_DONTWAIT), 0);
+        close(fds[i]);
+    }
+    struct ft_rpc_client *fresh = NULL;
+    ck_assert_int_eq(ft_rpc_client_open(&fresh, fx.loop, fx.endpoint, NULL, NULL), FT_OK);
+    ask_echo(fresh);
+    ft_rpc_client_close(&fresh);
+}
+END_TEST
 
 START_TEST(bad_endpoint_is_refused_naming_the_fault) {
     char long_path[160] = "unix:/";
@@ -231,6 +267,7 @@ static Suite *suite(void) {
     Suite *s = suite_create("rpc_endpoint");
     TCase *t = tcase_create("endpoint");
     tcase_add_checked_fixture(t, rpc_fixture_setup, rpc_fixture_teardown);
+    tcase_add_test(t, listener_survives_a_process_without_descriptors);
     tcase_add_test(t, bad_endpoint_is_refused_naming_the_fault);
     tcase_add_test(t, unix_socket_is_private_whatever_the_umask);
     tcase_add_test(t, second_server_does_not_steal_a_live_socket);
