@@ -24,7 +24,7 @@ BEGIN {
 
   # Headers of a library, and the only layers that may include them.
   n_libraries = 3
-  library[1] = "^(protobuf-c/|google/protobuf-c/|foretoken/.*[.]pb-c[.]h)"
+  library[1] = "^(protobuf-c/|google/protobuf-c/|.*[.]pb-c[.]h)"
   users[1] = "common/wire"
   library[2] = "^(grpc/|grpc[+][+]/|grpcpp/)"
   users[2] = "common/rpc"
