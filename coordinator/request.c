@@ -7,6 +7,7 @@
 #include "coordinator/app.h"
 #include "coordinator/group.h"
 #include "coordinator/round.h"
+#include "coordinator/vllm.h"
 
 /* Pauses of a request for which the target worker had no blocks: eight failures in a row, after
  * which it is given up, take 2.5 s. */
@@ -115,6 +116,15 @@ static void fill_first(const struct co_request *r, struct ft_wire_generated *out
         out->n_prompt_logprobs = (size_t)r->n_prompt_rows;
 }
 
+static enum ft_code send_own(struct co_request *r, const struct ft_wire_generated *message) {
+    struct ft_buf out;
+    ft_buf_init(&out, 0);
+    ft_wire_encode_generated(message, &out);
+    enum ft_code code = out.failed ? FT_E_PROC_MEMORY : ft_rpc_call_send(r->call, ft_buf_str(&out));
+    ft_buf_fini(&out);
+    return code;
+}
+
 static void send_pending(struct co_request *r, bool last) {
     struct ft_wire_generated message = {
         .token_ids = r->out_ids.ptr,
@@ -130,11 +140,7 @@ static void send_pending(struct co_request *r, bool last) {
         fill_first(r, &message);
     if (last)
         fill_end(r, &message);
-    struct ft_buf out;
-    ft_buf_init(&out, 0);
-    ft_wire_encode_generated(&message, &out);
-    enum ft_code code = out.failed ? FT_E_PROC_MEMORY : ft_rpc_call_send(r->call, ft_buf_str(&out));
-    ft_buf_fini(&out);
+    enum ft_code code = r->vllm ? co_vllm_send(r, &message, last) : send_own(r, &message);
     if (code != FT_OK)
         ft_debug("send-failed request %s code %s", r->id, ft_code_name(code));
     r->announced = true;
@@ -292,15 +298,21 @@ static void on_time_limit(struct co_request *r) {
     finish_ok(r);
 }
 
+static void on_abort(struct co_request *r) {
+    r->finish = FT_WIRE_FINISH_ABORT;
+    finish_ok(r);
+}
+
 static void ignore(struct co_request *r) {
     (void)r;
 }
 
 /* [state][event]. An event that comes late, after the end, changes nothing. */
-static void (*const k_table[3][6])(struct co_request *) = {
-    [CO_REQUEST_QUEUED] = {on_admit, ignore, ignore, on_fail, on_cancel, on_time_limit},
-    [CO_REQUEST_RUNNING] = {ignore, on_preempt, on_stop, on_fail, on_cancel, on_time_limit},
-    [CO_REQUEST_ENDED] = {ignore, ignore, ignore, ignore, ignore, ignore},
+static void (*const k_table[3][7])(struct co_request *) = {
+    [CO_REQUEST_QUEUED] = {on_admit, ignore, ignore, on_fail, on_cancel, on_time_limit, on_abort},
+    [CO_REQUEST_RUNNING] = {ignore, on_preempt, on_stop, on_fail, on_cancel, on_time_limit,
+                            on_abort},
+    [CO_REQUEST_ENDED] = {ignore, ignore, ignore, ignore, ignore, ignore, ignore},
 };
 
 void co_request_event(struct co_request *r, enum co_request_event event) {

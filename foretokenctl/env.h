@@ -5,12 +5,21 @@
 #ifndef CTL_ENV_H
 #define CTL_ENV_H
 
+#include <stdbool.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 /* $FORETOKEN_ENDPOINT, or 127.0.0.1:50051 when it is unset or empty. */
 const char *ctl_env_endpoint(void);
+/* What stands in for a flag that was not given; "" when unset. */
+const char *ctl_env_cacert(void);     /* $FORETOKEN_CACERT */
+const char *ctl_env_cert(void);       /* $FORETOKEN_CERT */
+const char *ctl_env_key(void);        /* $FORETOKEN_KEY */
+const char *ctl_env_token(void);      /* $FORETOKEN_TOKEN */
+const char *ctl_env_token_file(void); /* $FORETOKEN_TOKEN_FILE */
+bool ctl_env_tls(void);               /* $FORETOKEN_TLS is 1 or true */
 
 #ifdef __cplusplus
 }

@@ -42,13 +42,26 @@ static enum ft_code check_model(const struct ft_worker_params *params, struct ft
     return FT_OK;
 }
 
+/* Whoever reaches a worker reads what it computes, so it is never reached from another host, and
+ * on this one the socket says who asks. */
+static enum ft_code check_listen(const struct ft_worker_params *params, struct ft_err *err) {
+    bool is_unix = false, is_local = false;
+    enum ft_code code = ft_rpc_endpoint_check(params->listen, &is_unix, &is_local, err);
+    if (code != FT_OK || is_unix)
+        return code == FT_OK ? FT_OK : ft_err_prefix(err, "listen");
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                      "listen is '%s': a worker listens on a Unix socket, unix:PATH",
+                      params->listen);
+}
+
 static enum ft_code check(const struct ft_worker_params *params, bool files, struct ft_err *err) {
     if (params->listen[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "listen is not set: give --listen unix:PATH");
     if (params->model[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "model is not set: give --model DIR");
-    return files ? check_model(params, err) : FT_OK;
+    enum ft_code code = check_listen(params, err);
+    return code == FT_OK && files ? check_model(params, err) : code;
 }
 
 static void print_problem(void *user, const struct ft_err *err) {
