@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -49,12 +50,7 @@ static void say_ready(struct co_app *app) {
 }
 
 static void start_serving(struct co_app *app) {
-    struct ft_err err = {0};
     ft_rpc_timer_cancel(app->loop, &app->startup_timer);
-    if (ft_rpc_server_start(app->server, &err) != FT_OK) {
-        stop_with(app, "start-failed", &err);
-        return;
-    }
     co_readiness_serving(&app->readiness);
     const char *reason;
     const char *mode = co_app_mode(app, &reason);
@@ -170,10 +166,12 @@ static const struct co_peer_events k_events = {
 
 static void on_signal(void *user, int signo) {
     struct co_app *app = user;
-    if (signo == SIGHUP)
+    if (signo == SIGHUP) {
         co_supervise_reload(&app->supervise);
-    else
+        co_guard_reload(app);
+    } else {
         co_drain_stop(app, signo);
+    }
 }
 
 void co_app_close(struct co_app *app) {
@@ -195,7 +193,9 @@ void co_app_close(struct co_app *app) {
     ft_rpc_timer_cancel(app->loop, &app->backoff_timer);
     co_supervise_close(&app->supervise);
     co_metrics_stop(app->metrics);
+    co_health_close(app);
     ft_rpc_server_close(&app->server, 200 * MS);
+    co_guard_close(app);
     co_peer_close(&app->target);
     co_peer_close(&app->draft);
     co_encode_fini(app);
@@ -239,9 +239,18 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
         code = co_supervise_open(&app->supervise, app, err);
     if (code != FT_OK)
         return code;
+    code = co_guard_open(app, err);
+    if (code != FT_OK)
+        return code;
     struct ft_rpc_server_opts opts = {
         .service = app,
         .message_max = (size_t)app->config.max_message_bytes,
+        .tls = app->guard.tls,
+        .socket = {.mode = (unsigned)strtoul(app->config.socket_mode, NULL, 8),
+                   .group = app->config.socket_group,
+                   .users = app->config.socket_users},
+        .on_peer_refused = co_guard_peer_refused,
+        .admit = co_guard_admit,
     };
     opts.methods = co_service_methods(&opts.n_methods);
     code = ft_rpc_server_create(&app->server, app->loop, &opts, err);
@@ -253,6 +262,9 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
         code = open_peer(app, "target", &app->target, err);
     if (code == FT_OK && app->config.draft_endpoint[0] != 0)
         code = open_peer(app, "draft", &app->draft, err);
+    co_health_open(app);
+    if (code == FT_OK) /* health is told, and callers are, while the workers are awaited */
+        code = ft_rpc_server_start(app->server, err);
     if (code == FT_OK)
         code = ft_rpc_timer_set(app->loop, &app->startup_timer,
                                 ft_clock_now_ns() + (int64_t)app->config.startup_timeout_ms * MS,

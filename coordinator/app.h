@@ -10,6 +10,8 @@
 #include "coordinator/config.h"
 #include "coordinator/drafting.h"
 #include "coordinator/encode.h"
+#include "coordinator/guard.h"
+#include "coordinator/health.h"
 #include "coordinator/peer.h"
 #include "coordinator/plan.h"
 #include "coordinator/readiness.h"
@@ -89,6 +91,8 @@ struct co_app {
     struct ft_rpc_loop *loop;
     struct ft_rpc_server *server;
     struct co_peer *target, *draft; /* draft NULL: none configured */
+    struct co_guard guard;
+    struct co_health health;
     struct co_pair pair;
     const struct ft_rule *rule;
     struct co_round round;
@@ -103,6 +107,7 @@ struct co_app {
     struct co_released target_released, draft_released;
     uint64_t epoch;
     int64_t started_ns;
+    int64_t last_receive_s; /* of the last Generate, since 1970; 0: none yet */
     struct co_readiness readiness;
     struct co_config_sources sources; /* of config, for a reload */
     struct co_supervise supervise;

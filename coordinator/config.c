@@ -8,6 +8,8 @@
 
 #include "common/base/settings.h"
 
+#include "common/rpc/secure.h"
+
 #define MODULE "config"
 
 #define ROW(name, kind, unit, min, max, def, choices, help, reach)                                 \
@@ -35,12 +37,28 @@ static const struct ft_param k_rows[] = {
 };
 static const struct ft_param_table k_table = {k_rows, sizeof k_rows / sizeof k_rows[0]};
 
-static bool is_loopback(const char *address) {
-    static const char *const prefixes[] = {"unix:", "127.", "[::1]:", "localhost:"};
-    for (size_t i = 0; i < sizeof prefixes / sizeof prefixes[0]; i++)
-        if (strncmp(address, prefixes[i], strlen(prefixes[i])) == 0)
-            return true;
-    return false;
+static enum ft_code check_listen(const struct co_config *c, struct ft_err *err) {
+    bool is_unix = false, is_local = false;
+    enum ft_code code = ft_rpc_endpoint_check(c->listen, &is_unix, &is_local, err);
+    if (code != FT_OK)
+        return ft_err_prefix(err, "listen");
+    bool has_cert = c->tls_cert[0] != 0, has_key = c->tls_key[0] != 0;
+    if (has_cert != has_key)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "%s is set and %s is not: give both",
+                          has_cert ? "tls_cert" : "tls_key", has_cert ? "tls_key" : "tls_cert");
+    if (c->tls_client_ca[0] != 0 && !has_cert)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "tls_client_ca is set: it needs tls_cert and tls_key");
+    if (has_cert && is_unix)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "tls_cert is set and listen is '%s': a Unix socket does not speak TLS",
+                          c->listen);
+    if (!is_local && !has_cert && !c->allow_insecure)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "listen is '%s': beyond loopback, and connections would not be "
+                          "encrypted; set tls_cert and tls_key, or --allow_insecure",
+                          c->listen);
+    return FT_OK;
 }
 
 /* "P,P,..." into synthetic_rates. */
@@ -98,11 +116,9 @@ static enum ft_code check(struct co_config *c, struct ft_err *err) {
     if (c->target_endpoint[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "target_endpoint is not set: give the target worker's unix:PATH");
-    if (!is_loopback(c->listen) && !c->allow_insecure)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                          "listen is '%s': beyond loopback and the connection would be neither "
-                          "encrypted nor authenticated; --allow_insecure overrides",
-                          c->listen);
+    enum ft_code code = check_listen(c, err);
+    if (code != FT_OK)
+        return code;
     for (const char *at = c->client_metadata_key; *at != 0; at++)
         if (strchr("abcdefghijklmnopqrstuvwxyz0123456789-_.", *at) == NULL)
             return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,

@@ -32,6 +32,8 @@ struct co_encode_job {
     struct ft_encode_opts opts;
     int32_t n_requests;   /* that wait for it; 0: a call to Tokenize */
     struct ft_str client; /* whose share they count to */
+    struct ft_str token;  /* the same for its call's token, by name */
+    struct ft_str request_id;
     /* On the loop, last: the job and its ids are the owner's again. */
     void (*done)(struct co_encode_job *job);
     /* out */

@@ -8,6 +8,7 @@
 #include "coordinator/drain.h"
 #include "coordinator/group.h"
 #include "coordinator/round.h"
+#include "coordinator/vllm.h"
 
 /* Pauses of a request for which the target worker had no blocks: eight failures in a row, after
  * which it is given up, take 2.5 s. */
@@ -116,6 +117,15 @@ static void fill_first(const struct co_request *r, struct ft_wire_generated *out
         out->n_prompt_logprobs = (size_t)r->n_prompt_rows;
 }
 
+static enum ft_code send_own(struct co_request *r, const struct ft_wire_generated *message) {
+    struct ft_buf out;
+    ft_buf_init(&out, 0);
+    ft_wire_encode_generated(message, &out);
+    enum ft_code code = out.failed ? FT_E_PROC_MEMORY : ft_rpc_call_send(r->call, ft_buf_str(&out));
+    ft_buf_fini(&out);
+    return code;
+}
+
 static void send_pending(struct co_request *r, bool last) {
     struct ft_wire_generated message = {
         .token_ids = r->out_ids.ptr,
@@ -131,11 +141,7 @@ static void send_pending(struct co_request *r, bool last) {
         fill_first(r, &message);
     if (last)
         fill_end(r, &message);
-    struct ft_buf out;
-    ft_buf_init(&out, 0);
-    ft_wire_encode_generated(&message, &out);
-    enum ft_code code = out.failed ? FT_E_PROC_MEMORY : ft_rpc_call_send(r->call, ft_buf_str(&out));
-    ft_buf_fini(&out);
+    enum ft_code code = r->vllm ? co_vllm_send(r, &message, last) : send_own(r, &message);
     if (code != FT_OK)
         ft_debug("send-failed request %s code %s", r->id, ft_code_name(code));
     r->announced = true;

@@ -53,6 +53,7 @@ struct co_request {
     uint64_t seq_id;
     char id[CO_REQUEST_ID_MAX + 1];
     struct ft_str client; /* whose share it counts to; empty while there is no limit */
+    struct ft_str token;  /* name of its call's token; empty where the service asks for none */
     struct co_turn turn;  /* priority: lower is earlier */
 
     /* what was asked, checked */
@@ -66,6 +67,7 @@ struct co_request {
     int32_t n_stop_ids;
     struct ft_str *stops;
     size_t n_stops;
+    bool vllm; /* its client speaks the facade's messages: see vllm.h */
     bool stream, skip_special, include_stop, speculate, return_prompt;
     int32_t n_top, n_prompt_top; /* alternatives of each token; -1: no log-probabilities */
     int32_t n_prompt_rows_wanted;

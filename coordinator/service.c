@@ -3,13 +3,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/admin.h"
+#include "common/wire/health.h"
+#include "common/wire/reflection.h"
+#include "common/wire/vllm_engine.h"
 #include "coordinator/drain.h"
 #include "coordinator/group.h"
+#include "coordinator/reflection.h"
 #include "coordinator/round.h"
+#include "coordinator/vllm.h"
 
 #define MODULE "service"
 
@@ -148,6 +154,7 @@ struct asked {
     struct ft_arena *arena;      /* of in */
     struct ft_wire_generate in;
     struct co_request *first; /* checked, all but the prompt; NULL once it is queued */
+    bool vllm;                /* it came by the facade */
 };
 
 static void asked_destroy(struct asked *asked) {
@@ -199,6 +206,8 @@ static enum ft_code start_requests(struct asked *asked, const int32_t *ids, size
     for (int32_t i = 0; i < n_of(&asked->in); i++) {
         if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
             made[i]->client = ft_arena_str(made[i]->arena, co_service_client(app, call));
+        made[i]->token = ft_arena_str(made[i]->arena, asked->encode.token);
+        made[i]->vllm = asked->vllm;
         co_group_add(group, made[i]);
         enqueue(app, made[i], &asked->in.params);
     }
@@ -238,12 +247,21 @@ static enum ft_code check_asked(struct asked *asked, struct ft_str message, stru
     if (code == FT_OK)
         code = check_limits(app, call, 1, err);
     if (code == FT_OK)
-        code = ft_wire_decode_generate(message, asked->arena, &asked->in, err);
+        code = asked->vllm ? co_vllm_decode(app, message, asked->arena, &asked->in, err)
+                           : ft_wire_decode_generate(message, asked->arena, &asked->in, err);
     if (code == FT_OK)
         code = co_request_create(&asked->first, app, &asked->in, 0, err);
     if (code == FT_OK)
         code = check_group(app, n_of(&asked->in), err);
-    return code == FT_OK ? check_limits(app, call, n_of(&asked->in), err) : code;
+    if (code == FT_OK)
+        code = check_limits(app, call, n_of(&asked->in), err);
+    if (code == FT_OK) /* last: it is taken off the token's rate */
+        code = co_guard_take(app, call, n_of(&asked->in), asked->in.priority, err);
+    const struct co_token *token = co_guard_token(app, call);
+    if (token != NULL)
+        asked->encode.token = ft_arena_str(asked->arena, ft_str_c(token->name));
+    asked->encode.request_id = asked->in.request_id;
+    return code;
 }
 
 /* The prompt on its way; then asked is on_encoded's. */
@@ -266,9 +284,10 @@ static enum ft_code encode_asked(struct asked *asked, struct ft_err *err) {
     return code;
 }
 
-static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str message) {
-    struct co_app *app = service;
+static void generate(struct co_app *app, struct ft_rpc_call *call, struct ft_str message,
+                     bool vllm) {
     struct ft_err err = {0};
+    app->last_receive_s = (int64_t)time(NULL);
     struct asked *asked = calloc(1, sizeof *asked);
     if (asked == NULL ||
         (asked->arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX)) == NULL) {
@@ -277,6 +296,7 @@ static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str m
         ft_rpc_call_fail(call, &err);
         return;
     }
+    asked->vllm = vllm;
     asked->encode.app = app;
     asked->encode.call = call;
     enum ft_code code = check_asked(asked, message, &err);
@@ -291,6 +311,14 @@ static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str m
         refuse(app, call, &err);
     asked_destroy(asked);
     co_round_kick(app);
+}
+
+static void on_generate(struct ft_rpc_call *call, void *service, struct ft_str message) {
+    generate(service, call, message, false);
+}
+
+static void on_vllm_generate(struct ft_rpc_call *call, void *service, struct ft_str message) {
+    generate(service, call, message, true);
 }
 
 static void on_generate_writable(struct ft_rpc_call *call, void *service) {
@@ -505,6 +533,44 @@ static void on_model_info(struct ft_rpc_call *call, void *service, struct ft_str
 }
 
 static const struct ft_rpc_method k_methods[] = {
+    {.path = FT_WIRE_HEALTH_SERVICE "Check",
+     .kind = FT_RPC_UNARY,
+     .in_drain = true,
+     .on_message = co_health_check},
+    {.path = FT_WIRE_HEALTH_SERVICE "Watch",
+     .kind = FT_RPC_SERVER_STREAM,
+     .in_drain = true,
+     .on_message = co_health_watch,
+     .on_gone = co_health_watch_gone},
+    {.path = FT_WIRE_REFLECTION_SERVICE "ServerReflectionInfo",
+     .kind = FT_RPC_BIDI,
+     .on_message = co_reflection_message,
+     .on_half_close = co_reflection_half_close},
+    {.path = FT_WIRE_REFLECTION_ALPHA_SERVICE "ServerReflectionInfo",
+     .kind = FT_RPC_BIDI,
+     .on_message = co_reflection_message,
+     .on_half_close = co_reflection_half_close},
+    {.path = FT_WIRE_VLLM_SERVICE "Generate",
+     .kind = FT_RPC_SERVER_STREAM,
+     .on_message = on_vllm_generate,
+     .on_writable = on_generate_writable,
+     .on_cancelled = on_generate_cancelled,
+     .on_gone = on_generate_gone},
+    {.path = FT_WIRE_VLLM_SERVICE "HealthCheck",
+     .kind = FT_RPC_UNARY,
+     .in_drain = true,
+     .on_message = co_vllm_health_check},
+    {.path = FT_WIRE_VLLM_SERVICE "Abort",
+     .kind = FT_RPC_UNARY,
+     .in_drain = true,
+     .on_message = co_vllm_abort},
+    {.path = FT_WIRE_VLLM_SERVICE "GetModelInfo",
+     .kind = FT_RPC_UNARY,
+     .on_message = co_vllm_model_info},
+    {.path = FT_WIRE_VLLM_SERVICE "GetServerInfo",
+     .kind = FT_RPC_UNARY,
+     .on_message = co_vllm_server_info},
+    {.path = FT_WIRE_VLLM_SERVICE "GetLoads", .kind = FT_RPC_UNARY, .on_message = co_vllm_loads},
     {.path = FT_WIRE_INFERENCE_SERVICE "Generate",
      .kind = FT_RPC_SERVER_STREAM,
      .on_message = on_generate,
@@ -524,6 +590,7 @@ static const struct ft_rpc_method k_methods[] = {
      .on_message = on_model_info},
     {.path = FT_WIRE_ADMIN_SERVICE "GetStats",
      .kind = FT_RPC_UNARY,
+     .in_drain = true,
      .on_message = co_admin_get_stats,
      .on_gone = co_admin_gone},
     {.path = FT_WIRE_ADMIN_SERVICE "GetHealth",

@@ -10,7 +10,8 @@ set -eu
 build="gcc libc6-dev cmake ninja-build pkg-config libgrpc-dev libprotobuf-c-dev
     protobuf-c-compiler protobuf-compiler libinih-dev libjansson-dev libpcre2-dev libutf8proc-dev
     libssl-dev libmicrohttpd-dev"
-tests="check python3 python3-grpcio python3-grpc-tools python3-protobuf valgrind systemd groff-base"
+tests="check clang libclang-rt-dev openssl python3 python3-grpcio python3-grpc-tools
+    python3-protobuf valgrind systemd groff-base"
 boot="dpkg-dev file debootstrap systemd-container util-linux"
 
 wanted=$build

@@ -3,9 +3,38 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *read_or(const char *name, const char *otherwise) {
+    const char *value = getenv(name);
+    return value == NULL || *value == 0 ? otherwise : value;
+}
+
 const char *ctl_env_endpoint(void) {
-    const char *endpoint = getenv("FORETOKEN_ENDPOINT");
-    return endpoint == NULL || *endpoint == 0 ? "127.0.0.1:50051" : endpoint;
+    return read_or("FORETOKEN_ENDPOINT", "127.0.0.1:50051");
+}
+
+const char *ctl_env_cacert(void) {
+    return read_or("FORETOKEN_CACERT", "");
+}
+
+const char *ctl_env_cert(void) {
+    return read_or("FORETOKEN_CERT", "");
+}
+
+const char *ctl_env_key(void) {
+    return read_or("FORETOKEN_KEY", "");
+}
+
+const char *ctl_env_token(void) {
+    return read_or("FORETOKEN_TOKEN", "");
+}
+
+const char *ctl_env_token_file(void) {
+    return read_or("FORETOKEN_TOKEN_FILE", "");
+}
+
+bool ctl_env_tls(void) {
+    const char *value = read_or("FORETOKEN_TLS", "0");
+    return strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
 }
 
 bool ctl_env_utf8(void) {

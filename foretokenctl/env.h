@@ -15,6 +15,13 @@ extern "C" {
 const char *ctl_env_endpoint(void);
 /* The terminal shows UTF-8, as LC_ALL, LC_CTYPE or LANG says. */
 bool ctl_env_utf8(void);
+/* What stands in for a flag that was not given; "" when unset. */
+const char *ctl_env_cacert(void);     /* $FORETOKEN_CACERT */
+const char *ctl_env_cert(void);       /* $FORETOKEN_CERT */
+const char *ctl_env_key(void);        /* $FORETOKEN_KEY */
+const char *ctl_env_token(void);      /* $FORETOKEN_TOKEN */
+const char *ctl_env_token_file(void); /* $FORETOKEN_TOKEN_FILE */
+bool ctl_env_tls(void);               /* $FORETOKEN_TLS is 1 or true */
 
 #ifdef __cplusplus
 }

@@ -47,6 +47,8 @@ struct ctl_options {
     size_t n_words;
     /* what flags.def names; texts are empty when not given */
     struct ft_str endpoint, prompt, prompt_file, chat_file, request_id;
+    struct ft_str cacert, cert, key, tls_name, token, token_file;
+    bool tls, has_tls;
     bool has_prompt, has_prompt_file, has_chat_file, has_timeout, has_concurrency, has_progress;
     bool progress;
     uint32_t concurrency;

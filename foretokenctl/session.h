@@ -22,6 +22,7 @@ struct ctl_session {
     struct ft_rpc_call_opts call;
     struct ft_rpc_stream *stream; /* the running one, which a signal cancels; set by its opener */
     int signo;                    /* the signal that came, 0 */
+    bool tls;                     /* spoken */
 };
 
 /* Exit status, 0 when open. Either way close it. */

@@ -23,8 +23,8 @@ BEGIN {
   may["coordinator"] = may["draft_worker"] = may["target_worker"] = all
 
   # Headers of a library, and the only layers that may include them.
-  n_libraries = 4
-  library[1] = "^(protobuf-c/|google/protobuf-c/|foretoken/.*[.]pb-c[.]h)"
+  n_libraries = 5
+  library[1] = "^(protobuf-c/|google/protobuf-c/|.*[.]pb-c[.]h)"
   users[1] = "common/wire"
   library[2] = "^(grpc/|grpc[+][+]/|grpcpp/)"
   users[2] = "common/rpc"

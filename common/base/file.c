@@ -77,6 +77,22 @@ enum ft_code ft_file_read(const char *path, size_t bytes_max, struct ft_buf *buf
     return code;
 }
 
+struct ft_file_stamp ft_file_stamp_of(const char *path) {
+    struct stat st;
+    if (stat(path, &st) != 0)
+        return (struct ft_file_stamp){0};
+    return (struct ft_file_stamp){st.st_dev, st.st_ino, st.st_size, st.st_mtim, st.st_ctim};
+}
+
+static bool same_time(struct timespec a, struct timespec b) {
+    return a.tv_sec == b.tv_sec && a.tv_nsec == b.tv_nsec;
+}
+
+bool ft_file_stamp_eq(const struct ft_file_stamp *a, const struct ft_file_stamp *b) {
+    return a->device == b->device && a->inode == b->inode && a->size == b->size &&
+           same_time(a->modified, b->modified) && same_time(a->changed, b->changed);
+}
+
 enum ft_code ft_file_join(char *out, size_t cap, const char *dir, const char *name,
                           struct ft_err *err) {
     int n = snprintf(out, cap, "%s/%s", dir, name);

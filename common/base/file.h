@@ -5,7 +5,10 @@
 #ifndef FT_BASE_FILE_H
 #define FT_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
+#include <time.h>
 
 #include "common/base/buf.h"
 #include "common/base/err.h"
@@ -27,6 +30,17 @@ void ft_file_unmap(struct ft_map *map);
  * fail FT_E_REQ_NOT_FOUND, FT_E_REQ_TOO_LARGE, FT_E_PROC_OS, FT_E_PROC_MEMORY */
 enum ft_code ft_file_read(const char *path, size_t bytes_max, struct ft_buf *buf,
                           struct ft_err *err);
+
+/* What tells that a file has changed, in place or by renaming another over it. All zero for a file
+ * that is not there. */
+struct ft_file_stamp {
+    dev_t device;
+    ino_t inode;
+    off_t size;
+    struct timespec modified, changed;
+};
+struct ft_file_stamp ft_file_stamp_of(const char *path);
+bool ft_file_stamp_eq(const struct ft_file_stamp *a, const struct ft_file_stamp *b);
 
 /* dir + "/" + name into out[cap]; FT_E_REQ_INVALID when it does not fit. */
 enum ft_code ft_file_join(char *out, size_t cap, const char *dir, const char *name,

@@ -1,6 +1,7 @@
 #include "common/rpc/rpc_internal.h"
 
 #include <grpc/grpc_security.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -21,8 +22,24 @@ static grpc_arg int_arg(const char *key, int value) {
         .type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value = {.integer = value}};
 }
 
+/* fail FT_E_PROC_CONFIG */
+static enum ft_code create_credentials(grpc_channel_credentials **out,
+                                       const struct ft_rpc_endpoint *endpoint,
+                                       const struct ft_rpc_client_opts *opts, struct ft_err *err) {
+    if (opts->tls == NULL) {
+        *out = grpc_insecure_credentials_create();
+        return FT_OK;
+    }
+    if (endpoint->is_unix)
+        return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "unix:%s: a Unix socket does not speak TLS",
+                          endpoint->path);
+    return ft_rpc_tls_client_credentials(out, opts->tls, err);
+}
+
+/* Takes creds. */
 static grpc_channel *create_channel(const struct ft_rpc_endpoint *endpoint,
-                                    const struct ft_rpc_client_opts *opts) {
+                                    const struct ft_rpc_client_opts *opts,
+                                    grpc_channel_credentials *creds) {
     size_t message_max = opts->message_max == 0 ? MESSAGE_DEFAULT : opts->message_max;
     int64_t backoff_ms = opts->reconnect_backoff_ms;
     if (backoff_ms <= 0)
@@ -44,12 +61,26 @@ static grpc_channel *create_channel(const struct ft_rpc_endpoint *endpoint,
         int_arg(GRPC_COMPRESSION_CHANNEL_ENABLED_ALGORITHMS_BITSET, 1 << GRPC_COMPRESS_NONE),
         int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_COMPRESSION, 0),
         int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
+        {.type = GRPC_ARG_STRING, .key = (char *)(uintptr_t)GRPC_SSL_TARGET_NAME_OVERRIDE_ARG},
     };
+    bool named = opts->tls != NULL && opts->tls->authority != NULL && opts->tls->authority[0] != 0;
     grpc_channel_args list = {sizeof args / sizeof args[0], args};
-    grpc_channel_credentials *creds = grpc_insecure_credentials_create();
+    if (named)
+        args[list.num_args - 1].value.string = (char *)(uintptr_t)opts->tls->authority;
+    else
+        list.num_args--;
     grpc_channel *channel = grpc_channel_create(endpoint->target, creds, &list);
     grpc_channel_credentials_release(creds);
     return channel;
+}
+
+static bool set_token(struct ft_rpc_client *client, const char *token) {
+    static const char scheme[] = "Bearer ";
+    size_t bytes = sizeof scheme + strlen(token);
+    client->authorization = malloc(bytes);
+    if (client->authorization != NULL)
+        snprintf(client->authorization, bytes, "%s%s", scheme, token);
+    return client->authorization != NULL;
 }
 
 enum ft_code ft_rpc_client_open(struct ft_rpc_client **out, struct ft_rpc_loop *loop,
@@ -68,13 +99,28 @@ enum ft_code ft_rpc_client_open(struct ft_rpc_client **out, struct ft_rpc_loop *
     if (opts->message_max > MESSAGE_LIMIT)
         return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "message_max is %zu, at most %zu",
                           opts->message_max, MESSAGE_LIMIT);
+    bool has_token = opts->bearer != NULL && opts->bearer[0] != 0;
+    if (has_token && opts->tls == NULL && !ft_rpc_endpoint_is_local(&parsed))
+        return ft_err_set(err, FT_E_PROC_CONFIG, "rpc",
+                          "endpoint '%s': a token is not sent beyond this host without TLS",
+                          endpoint);
+    grpc_channel_credentials *creds = NULL;
+    code = create_credentials(&creds, &parsed, opts, err);
+    if (code != FT_OK)
+        return code;
     struct ft_rpc_client *client = calloc(1, sizeof *client);
-    if (client == NULL)
+    if (client != NULL && has_token && !set_token(client, opts->bearer)) {
+        free(client);
+        client = NULL;
+    }
+    if (client == NULL) {
+        grpc_channel_credentials_release(creds);
         return ft_err_set(err, FT_E_PROC_MEMORY, "rpc", "no memory for a client");
+    }
     client->loop = loop;
     client->send_queue_max = opts->send_queue_max == 0 ? QUEUE_DEFAULT : opts->send_queue_max;
     client->calls.prev = client->calls.next = &client->calls;
-    client->channel = create_channel(&parsed, opts);
+    client->channel = create_channel(&parsed, opts, creds);
     *out = client;
     return FT_OK;
 }
@@ -97,6 +143,9 @@ void ft_rpc_client_close(struct ft_rpc_client **client) {
     while (is_connecting(c) && ft_clock_now_ns() < until_ns)
         ft_rpc_loop_step(c->loop, ft_clock_now_ns() + 1000000);
     grpc_channel_destroy(c->channel);
+    if (c->authorization != NULL)
+        explicit_bzero(c->authorization, strlen(c->authorization));
+    free(c->authorization);
     free(c);
 }
 
@@ -118,23 +167,23 @@ static bool is_path(const char *path) {
 
 static enum ft_code add_metadata(struct ft_rpc_request *request, const char *key, const char *value,
                                  struct ft_err *err) {
-    request->metadata.key = grpc_slice_from_copied_string(key);
-    request->metadata.value = grpc_slice_from_copied_string(value);
-    request->n_metadata = 1;
-    if (!grpc_header_key_is_legal(request->metadata.key) ||
-        grpc_is_binary_header(request->metadata.key))
+    grpc_metadata *pair = &request->metadata[request->n_metadata++];
+    pair->key = grpc_slice_from_copied_string(key);
+    pair->value = grpc_slice_from_copied_string(value);
+    if (!grpc_header_key_is_legal(pair->key) || grpc_is_binary_header(pair->key))
         return ft_err_set(err, FT_E_REQ_INVALID, "rpc",
                           "metadata key '%s': wanted lower-case ASCII letters, digits, '-', '_', "
                           "'.', and no '-bin' at the end",
                           key);
-    if (!grpc_header_nonbin_value_is_legal(request->metadata.value))
+    if (!grpc_header_nonbin_value_is_legal(pair->value))
         return ft_err_set(err, FT_E_REQ_INVALID, "rpc",
                           "metadata '%s': the value has bytes that are not printable ASCII", key);
     return FT_OK;
 }
 
-enum ft_code ft_rpc_request_init(struct ft_rpc_request *request, const char *path,
-                                 const struct ft_rpc_call_opts *opts, struct ft_err *err) {
+enum ft_code ft_rpc_request_init(struct ft_rpc_request *request, const struct ft_rpc_client *client,
+                                 const char *path, const struct ft_rpc_call_opts *opts,
+                                 struct ft_err *err) {
     static const struct ft_rpc_call_opts defaults;
     if (opts == NULL)
         opts = &defaults;
@@ -148,7 +197,9 @@ enum ft_code ft_rpc_request_init(struct ft_rpc_request *request, const char *pat
                                             GRPC_INITIAL_METADATA_WAIT_FOR_READY_EXPLICITLY_SET
                                       : 0};
     enum ft_code code = FT_OK;
-    if (opts->metadata_key != NULL && opts->metadata_value != NULL)
+    if (client->authorization != NULL)
+        code = add_metadata(request, "authorization", client->authorization, err);
+    if (code == FT_OK && opts->metadata_key != NULL && opts->metadata_value != NULL)
         code = add_metadata(request, opts->metadata_key, opts->metadata_value, err);
     if (code != FT_OK)
         ft_rpc_request_fini(request);
@@ -157,16 +208,16 @@ enum ft_code ft_rpc_request_init(struct ft_rpc_request *request, const char *pat
 
 void ft_rpc_request_fini(struct ft_rpc_request *request) {
     grpc_slice_unref(request->path);
-    if (request->n_metadata > 0) {
-        grpc_slice_unref(request->metadata.key);
-        grpc_slice_unref(request->metadata.value);
+    for (size_t i = 0; i < request->n_metadata; i++) {
+        grpc_slice_unref(request->metadata[i].key);
+        grpc_slice_unref(request->metadata[i].value);
     }
 }
 
 grpc_op ft_rpc_request_op(struct ft_rpc_request *request) {
     grpc_op op = {.op = GRPC_OP_SEND_INITIAL_METADATA, .flags = request->flags};
     op.data.send_initial_metadata.count = request->n_metadata;
-    op.data.send_initial_metadata.metadata = &request->metadata;
+    op.data.send_initial_metadata.metadata = request->metadata;
     return op;
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "common/base/str.h"
+#include "common/rpc/secure.h"
 
 #define UNIX_PREFIX "unix:"
 
@@ -95,6 +96,27 @@ enum ft_code ft_rpc_endpoint_parse(struct ft_rpc_endpoint *out, const char *text
     if (code == FT_OK)
         *out = endpoint;
     return code;
+}
+
+bool ft_rpc_endpoint_is_local(const struct ft_rpc_endpoint *endpoint) {
+    unsigned char binary[16];
+    if (endpoint->is_unix || strcmp(endpoint->host, "localhost") == 0)
+        return true;
+    if (inet_pton(AF_INET, endpoint->host, binary) == 1)
+        return binary[0] == 127;
+    static const unsigned char loopback[16] = {[15] = 1};
+    return inet_pton(AF_INET6, endpoint->host, binary) == 1 && memcmp(binary, loopback, 16) == 0;
+}
+
+enum ft_code ft_rpc_endpoint_check(const char *endpoint, bool *is_unix, bool *is_local,
+                                   struct ft_err *err) {
+    struct ft_rpc_endpoint parsed;
+    enum ft_code code = ft_rpc_endpoint_parse(&parsed, endpoint, err);
+    if (code != FT_OK)
+        return code;
+    *is_unix = parsed.is_unix;
+    *is_local = ft_rpc_endpoint_is_local(&parsed);
+    return FT_OK;
 }
 
 static int try_bind(const struct addrinfo *ai) {

@@ -24,6 +24,8 @@ struct ft_rpc_endpoint {
 /* fail FT_E_PROC_CONFIG naming what is wrong with text */
 enum ft_code ft_rpc_endpoint_parse(struct ft_rpc_endpoint *out, const char *text,
                                    struct ft_err *err);
+/* Reachable from this host alone: a Unix socket, 127.0.0.0/8, ::1 or localhost. */
+bool ft_rpc_endpoint_is_local(const struct ft_rpc_endpoint *endpoint);
 /* After gRPC refused to listen: why, as an errno (0: not known). */
 int ft_rpc_endpoint_bind_errno(const struct ft_rpc_endpoint *endpoint);
 

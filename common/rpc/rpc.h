@@ -11,6 +11,7 @@
 
 #include "common/base/err.h"
 #include "common/base/str.h"
+#include "common/rpc/secure.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -99,6 +100,7 @@ enum ft_rpc_kind { FT_RPC_UNARY, FT_RPC_SERVER_STREAM, FT_RPC_BIDI };
 struct ft_rpc_method {
     const char *path; /* "/foretoken.v1.Inference/Generate" */
     enum ft_rpc_kind kind;
+    bool in_drain; /* answered while the server drains, too */
     void (*on_open)(struct ft_rpc_call *call, void *service);
     void (*on_message)(struct ft_rpc_call *call, void *service, struct ft_str message);
     void (*on_half_close)(struct ft_rpc_call *call, void *service);
@@ -111,17 +113,24 @@ struct ft_rpc_method {
 struct ft_rpc_server_opts {
     const struct ft_rpc_method *methods; /* [n_methods], must outlive the server */
     size_t n_methods;
-    void *service;         /* handed to every handler */
-    size_t message_max;    /* bytes, received and sent; 0: 4 MiB */
-    size_t send_queue_max; /* bytes queued per call before send fails; 0: 1 MiB */
-    int32_t calls_max;     /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    void *service;          /* handed to every handler */
+    size_t message_max;     /* bytes, received and sent; 0: 4 MiB */
+    size_t send_queue_max;  /* bytes queued per call before send fails; 0: 1 MiB */
+    int32_t calls_max;      /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    struct ft_rpc_tls *tls; /* what TCP endpoints speak; NULL: plain. Outlives the server. */
+    struct ft_rpc_socket_rule socket; /* of Unix endpoints, which never speak TLS */
+    /* A connection to a Unix endpoint was closed: the user is none of the rule's. May be NULL. */
+    void (*on_peer_refused)(void *service, uint32_t uid);
+    /* Asked before a call's first handler; a failure ends the call with err, and no handler hears
+     * of it. May add trailers. NULL: every call is let in. */
+    enum ft_code (*admit)(struct ft_rpc_call *call, void *service, struct ft_err *err);
 };
 
 enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop *loop,
                                   const struct ft_rpc_server_opts *opts, struct ft_err *err);
 /* endpoint "unix:PATH" or "HOST:PORT" ("[::1]:0" allowed; *port receives the bound TCP port; may
- * be NULL). A Unix socket is refused when a live server holds it, and its mode is 0600 whatever
- * the umask. fail FT_E_PROC_CONFIG names the endpoint. Before start. */
+ * be NULL). A Unix socket is refused when a live server holds it, and has the mode of the rule
+ * whatever the umask. fail FT_E_PROC_CONFIG names the endpoint. Before start. */
 enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endpoint, int *port,
                                   struct ft_err *err);
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err);
@@ -149,7 +158,9 @@ bool ft_rpc_call_cancelled(const struct ft_rpc_call *call);
 int64_t ft_rpc_call_deadline_ns(const struct ft_rpc_call *call); /* INT64_MAX: none */
 /* Value of request metadata key, .ptr NULL when absent; valid while the call lives. */
 struct ft_str ft_rpc_call_metadata(const struct ft_rpc_call *call, const char *key);
+/* "ipv4:10.0.0.1:4711", or "unix:uid=1000". */
 const char *ft_rpc_call_peer(const struct ft_rpc_call *call);
+const char *ft_rpc_call_path(const struct ft_rpc_call *call); /* of its method */
 
 /* ---- client --------------------------------------------------------------------------------- */
 
@@ -161,9 +172,12 @@ struct ft_rpc_client_opts {
     int64_t reconnect_backoff_ms; /* longest pause between attempts, at least 100; 0: 100 for a
                                      Unix socket, 1000 for TCP */
     size_t send_queue_max;        /* bytes queued per stream before send fails; 0: 1 MiB */
+    const struct ft_rpc_client_tls *tls; /* NULL: plain */
+    const char *bearer;                  /* token that each call carries; NULL or "": none */
 };
 
-/* Connects lazily and reconnects by itself. endpoint as for listen. */
+/* Connects lazily and reconnects by itself. endpoint as for listen. A token is given to TLS, Unix
+ * sockets and loopback alone: FT_E_PROC_CONFIG elsewhere. */
 enum ft_code ft_rpc_client_open(struct ft_rpc_client **out, struct ft_rpc_loop *loop,
                                 const char *endpoint, const struct ft_rpc_client_opts *opts,
                                 struct ft_err *err);

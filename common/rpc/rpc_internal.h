@@ -12,8 +12,10 @@
 #include <pthread.h>
 #include <sys/types.h>
 
+#include "common/rpc/acceptor.h"
 #include "common/rpc/endpoint.h"
 #include "common/rpc/rpc.h"
+#include "common/rpc/tls.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -137,9 +139,12 @@ struct ft_rpc_server {
     struct ft_rpc_loop *loop;
     struct ft_rpc_server_opts opts; /* defaults filled in */
     grpc_server *core;
-    struct ft_rpc_socket_lock locks[FT_RPC_LISTEN_MAX];
-    size_t n_locks;
+    struct ft_rpc_acceptor *acceptors[FT_RPC_LISTEN_MAX]; /* of Unix sockets */
+    size_t n_acceptors;
+    struct ft_rpc_tls_feed feeds[FT_RPC_LISTEN_MAX]; /* of TCP endpoints */
     size_t n_listening;
+    uid_t *fd_uids; /* [n_fd_uids] who is at the other end of a Unix socket, by descriptor */
+    size_t n_fd_uids;
     bool started, draining, closing;
     struct ft_rpc_call *waiting; /* takes the next call; NULL when there is none to take it */
     int32_t n_calls;             /* calls that core gave us and that are not gone */
@@ -192,6 +197,7 @@ struct ft_rpc_client {
     struct ft_rpc_loop *loop;
     grpc_channel *channel;
     size_t send_queue_max;
+    char *authorization;      /* value of that metadata; NULL: none */
     struct ft_rpc_link calls; /* ring; empty when it points at itself */
     bool closing;
 };
@@ -199,14 +205,15 @@ struct ft_rpc_client {
 /* What a call is made of; kept so that it can be made again. */
 struct ft_rpc_request {
     grpc_slice path;
-    grpc_metadata metadata;
-    size_t n_metadata; /* 0 or 1 */
+    grpc_metadata metadata[2]; /* the token's, and the call's own */
+    size_t n_metadata;
     gpr_timespec deadline;
     uint32_t flags; /* of the initial metadata */
 };
 /* fail FT_E_REQ_INVALID: path or metadata that HTTP/2 cannot carry */
-enum ft_code ft_rpc_request_init(struct ft_rpc_request *request, const char *path,
-                                 const struct ft_rpc_call_opts *opts, struct ft_err *err);
+enum ft_code ft_rpc_request_init(struct ft_rpc_request *request, const struct ft_rpc_client *client,
+                                 const char *path, const struct ft_rpc_call_opts *opts,
+                                 struct ft_err *err);
 void ft_rpc_request_fini(struct ft_rpc_request *request);
 grpc_op ft_rpc_request_op(struct ft_rpc_request *request);
 

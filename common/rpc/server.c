@@ -1,9 +1,8 @@
 #include "common/rpc/rpc_internal.h"
 
-#include <errno.h>
+#include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 #include <stdlib.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -74,30 +73,13 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
 }
 
 static int add_port(struct ft_rpc_server *server, const char *address) {
-    grpc_server_credentials *creds = grpc_insecure_server_credentials_create();
+    struct ft_rpc_tls_feed *feed = &server->feeds[server->n_listening];
+    *feed = (struct ft_rpc_tls_feed){.tls = server->opts.tls};
+    grpc_server_credentials *creds = feed->tls != NULL ? ft_rpc_tls_server_credentials(feed)
+                                                       : grpc_insecure_server_credentials_create();
     int port = grpc_server_add_http2_port(server->core, address, creds);
     grpc_server_credentials_release(creds);
     return port;
-}
-
-static enum ft_code listen_unix(struct ft_rpc_server *server,
-                                const struct ft_rpc_endpoint *endpoint, struct ft_err *err) {
-    struct ft_rpc_socket_lock *lock = &server->locks[server->n_locks];
-    enum ft_code code = ft_rpc_socket_lock_take(lock, endpoint->path, err);
-    if (code != FT_OK)
-        return code;
-    /* The socket is made with the umask of the process; nobody may connect before chmod. */
-    mode_t old_mask = umask(0177);
-    int port = add_port(server, endpoint->address);
-    umask(old_mask);
-    if (port == 0 || chmod(endpoint->path, 0600) != 0) {
-        code = ft_err_set_os(err, FT_E_PROC_CONFIG, port == 0 ? 0 : errno, "rpc",
-                             "cannot listen on %s", endpoint->address);
-        ft_rpc_socket_lock_give(lock);
-        return code;
-    }
-    server->n_locks++;
-    return FT_OK;
 }
 
 enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endpoint, int *port,
@@ -112,9 +94,11 @@ enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endp
                           endpoint, FT_RPC_LISTEN_MAX);
     int bound = 0;
     if (parsed.is_unix) {
-        code = listen_unix(server, &parsed, err);
+        code = ft_rpc_acceptor_open(&server->acceptors[server->n_acceptors], &parsed,
+                                    &server->opts.socket, err);
         if (code != FT_OK)
             return code;
+        server->n_acceptors++;
     } else {
         bound = add_port(server, parsed.address);
         if (bound == 0)
@@ -127,12 +111,49 @@ enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endp
     return FT_OK;
 }
 
+static bool note_uid(struct ft_rpc_server *server, int fd, uid_t uid) {
+    if ((size_t)fd >= server->n_fd_uids) {
+        size_t n = (size_t)fd * 2 + 64;
+        uid_t *grown = realloc(server->fd_uids, n * sizeof *grown);
+        if (grown == NULL)
+            return false;
+        for (size_t i = server->n_fd_uids; i < n; i++)
+            grown[i] = (uid_t)-1;
+        server->fd_uids = grown;
+        server->n_fd_uids = n;
+    }
+    server->fd_uids[fd] = uid;
+    return true;
+}
+
+static void on_connected(void *user, int fd, uid_t uid) {
+    struct ft_rpc_server *server = user;
+    if (fd < 0) {
+        if (server->opts.on_peer_refused != NULL)
+            server->opts.on_peer_refused(server->opts.service, uid);
+        return;
+    }
+    if (!note_uid(server, fd, uid)) {
+        close(fd);
+        return;
+    }
+    grpc_server_credentials *creds = grpc_insecure_server_credentials_create();
+    grpc_server_add_channel_from_fd(server->core, fd, creds);
+    grpc_server_credentials_release(creds);
+}
+
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err) {
     FT_ASSERT(!server->started);
     if (server->n_listening == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "a server without an endpoint");
     grpc_server_start(server->core);
     server->started = true;
+    for (size_t i = 0; i < server->n_acceptors; i++) {
+        enum ft_code code =
+            ft_rpc_acceptor_begin(server->acceptors[i], server->loop, on_connected, server, err);
+        if (code != FT_OK)
+            return code;
+    }
     ft_rpc_server_arm(server);
     if (server->waiting == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, "rpc", "no memory for a call");
@@ -162,7 +183,8 @@ static void on_accept(void *owner, bool ok) {
     server->n_calls++;
     ft_rpc_server_arm(server);
     const struct ft_rpc_method *method = find_method(server, call->details.method);
-    if (server->draining || server->closing)
+    bool answers = !server->draining || (method != NULL && method->in_drain);
+    if (server->closing || !answers)
         ft_rpc_call_refuse(call, GRPC_STATUS_UNAVAILABLE, "the server is draining");
     else if (method == NULL)
         ft_rpc_call_refuse(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
@@ -215,13 +237,16 @@ void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns) {
     *server = NULL;
     s->draining = true;
     wait_for_calls(s, grace_ns);
+    for (size_t i = 0; i < s->n_acceptors; i++)
+        ft_rpc_acceptor_end(s->acceptors[i]);
     s->closing = true;
     grpc_server_shutdown_and_notify(s->core, s->loop->cq, &s->on_shutdown);
     grpc_server_cancel_all_calls(s->core);
     while (!is_idle(s))
         ft_rpc_loop_step(s->loop, INT64_MAX);
     grpc_server_destroy(s->core);
-    for (size_t i = 0; i < s->n_locks; i++)
-        ft_rpc_socket_lock_give(&s->locks[i]);
+    for (size_t i = 0; i < s->n_acceptors; i++)
+        ft_rpc_acceptor_close(&s->acceptors[i]);
+    free(s->fd_uids);
     free(s);
 }

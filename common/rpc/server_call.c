@@ -1,6 +1,8 @@
 #include "common/rpc/rpc_internal.h"
 
 #include <grpc/support/alloc.h>
+#include <grpc/support/string_util.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "common/base/clock.h"
@@ -263,10 +265,14 @@ static void watch_close(struct ft_rpc_call *call) {
 }
 
 void ft_rpc_call_begin(struct ft_rpc_call *call, const struct ft_rpc_method *method) {
+    struct ft_err err = {0};
     call->method = method;
     hold(call);
     watch_close(call);
-    if (method->kind == FT_RPC_BIDI) {
+    if (call->server->opts.admit != NULL &&
+        call->server->opts.admit(call, call->server->opts.service, &err) != FT_OK) {
+        ft_rpc_call_fail(call, &err);
+    } else if (method->kind == FT_RPC_BIDI) {
         call->seen = true;
         if (method->on_open != NULL)
             method->on_open(call, call->server->opts.service);
@@ -317,5 +323,19 @@ const char *ft_rpc_call_peer(const struct ft_rpc_call *call) {
     struct ft_rpc_call *owner = (struct ft_rpc_call *)(uintptr_t)call;
     if (owner->peer == NULL)
         owner->peer = grpc_call_get_peer(owner->core);
+    if (strncmp(owner->peer, "fd:", 3) != 0)
+        return owner->peer;
+    /* A connection to a Unix socket, which core knows by its descriptor alone. */
+    size_t fd = strtoul(owner->peer + 3, NULL, 10);
+    const struct ft_rpc_server *server = owner->server;
+    char text[32];
+    snprintf(text, sizeof text, "unix:uid=%u",
+             fd < server->n_fd_uids ? (unsigned)server->fd_uids[fd] : (unsigned)-1);
+    gpr_free(owner->peer);
+    owner->peer = gpr_strdup(text);
     return owner->peer;
+}
+
+const char *ft_rpc_call_path(const struct ft_rpc_call *call) {
+    return call->method != NULL ? call->method->path : "";
 }

@@ -155,7 +155,7 @@ enum ft_code ft_rpc_stream_open(struct ft_rpc_stream **out, struct ft_rpc_client
     stream->on_received = (struct ft_rpc_tag){on_received, stream};
     stream->on_sent = (struct ft_rpc_tag){on_sent, stream};
     stream->on_status = (struct ft_rpc_tag){on_status, stream};
-    enum ft_code code = ft_rpc_request_init(&stream->request, path, opts, err);
+    enum ft_code code = ft_rpc_request_init(&stream->request, client, path, opts, err);
     if (code != FT_OK) {
         free(stream);
         return code;

@@ -101,7 +101,7 @@ enum ft_code ft_rpc_client_unary(struct ft_rpc_client *client, const char *path,
     unary->fn = fn;
     unary->user = user;
     unary->on_done = (struct ft_rpc_tag){on_done, unary};
-    enum ft_code code = ft_rpc_request_init(&unary->request, path, opts, err);
+    enum ft_code code = ft_rpc_request_init(&unary->request, client, path, opts, err);
     if (code != FT_OK) {
         free(unary);
         return code;

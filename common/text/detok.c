@@ -30,6 +30,8 @@ static size_t bad_part(struct ft_str s) {
  * a character that s cuts short stays. Returns how many bytes are dealt with. */
 static size_t emit(struct ft_str s, size_t end, bool last, struct ft_buf *out) {
     size_t at = 0, good = 0; /* s[good .. at) is valid and not yet appended */
+    if (end == 0)
+        return 0; /* s.ptr may be NULL */
     while (at < end) {
         int step = ft_utf8_step(tail(s, at));
         size_t n = step > 0 ? (size_t)step : bad_part(tail(s, at));

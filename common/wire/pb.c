@@ -115,6 +115,16 @@ static bool next_value(struct ft_str *in, unsigned wire_type, struct ft_str *inn
     }
 }
 
+bool ft_pb_next(struct ft_str *in, uint32_t *field, struct ft_str *value) {
+    uint64_t tag;
+    struct ft_str rest = *in;
+    if (!get_varint(&rest, &tag) || tag >> 3 > UINT32_MAX || !next_value(&rest, tag & 7, value))
+        return false;
+    *field = (uint32_t)(tag >> 3);
+    *in = rest;
+    return true;
+}
+
 static bool has_submessages(const ProtobufCMessageDescriptor *type) {
     for (unsigned i = 0; i < type->n_fields; i++)
         if (type->fields[i].type == PROTOBUF_C_TYPE_MESSAGE)

@@ -41,6 +41,10 @@ void ft_pb_pack_buf(const struct ProtobufCMessageDescriptor *parent, const char 
 enum ft_code ft_pb_unpack(const struct ProtobufCMessageDescriptor *type, struct ft_str in,
                           struct ft_arena *arena, const void **message, struct ft_err *err);
 
+/* Step over the next field of the message in. value is what a length-delimited field holds, else
+ * empty. false: in is empty, or what it begins with is no field. */
+bool ft_pb_next(struct ft_str *in, uint32_t *field, struct ft_str *value);
+
 /* The same failure for what is laid out in the arena after unpacking. */
 enum ft_code ft_pb_arena_full(const char *message, struct ft_err *err);
 /* FT_OK when n <= max, else FT_E_REQ_INVALID naming the field. */

@@ -17,6 +17,9 @@ struct ft_worker_params {
     char device[FT_PARAM_STR_MAX];
     char kv_layout[FT_PARAM_STR_MAX];
     char log_level[FT_PARAM_STR_MAX];
+    char socket_mode[FT_PARAM_STR_MAX];
+    char socket_group[FT_PARAM_STR_MAX];
+    char socket_users[FT_PARAM_STR_MAX];
     int64_t kv_cache_bytes;
     int32_t num_threads;
     int32_t max_model_len;

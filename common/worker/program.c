@@ -42,11 +42,25 @@ static enum ft_code check_model(const struct ft_worker_params *params, struct ft
     return FT_OK;
 }
 
+/* Whoever reaches a worker reads what it computes, so it is never reached from another host, and
+ * on this one the socket says who asks. */
+static enum ft_code check_listen(const struct ft_worker_params *params, struct ft_err *err) {
+    bool is_unix = false, is_local = false;
+    enum ft_code code = ft_rpc_endpoint_check(params->listen, &is_unix, &is_local, err);
+    if (code != FT_OK || is_unix)
+        return code == FT_OK ? FT_OK : ft_err_prefix(err, "listen");
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                      "listen is '%s': a worker listens on a Unix socket, unix:PATH",
+                      params->listen);
+}
+
 static enum ft_code check(const struct ft_worker_params *params, bool files, struct ft_err *err) {
     if (params->listen[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "listen is not set: give --listen unix:PATH");
-    enum ft_code code = ft_worker_check_params(params, err);
+    enum ft_code code = check_listen(params, err);
+    if (code == FT_OK)
+        code = ft_worker_check_params(params, err);
     return code == FT_OK && files ? check_model(params, err) : code;
 }
 

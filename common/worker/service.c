@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/clock.h"
 #include "common/worker/reload.h"
 #include "common/worker/step.h"
 
@@ -18,6 +19,7 @@
 /* Long enough for the status to leave; there is nothing worth waiting for. */
 #define CLOSE_GRACE_NS 100000000
 #define PATH_MAX_LEN 64
+#define REFUSED_WARN_NS ((int64_t)10000000000) /* between lines about peers turned away */
 
 enum { /* grpc_status_code as numbers */
        STATUS_OK = 0,
@@ -38,6 +40,7 @@ struct ft_service {
     struct ft_reload *reload;        /* NULL: none is under way */
     struct ft_rpc_call *reload_call; /* who asked for it; NULL once gone */
     struct ft_err failure;
+    int64_t refused_warned_ns; /* 0: never */
     char paths[N_METHODS][PATH_MAX_LEN];
     struct ft_rpc_method methods[N_METHODS];
 };
@@ -350,6 +353,17 @@ static void fill_methods(struct ft_service *service) {
     service->methods[RELOAD].on_gone = on_reload_gone;
 }
 
+static void on_peer_refused(void *user, uint32_t uid) {
+    struct ft_service *service = user;
+    char line[96];
+    int64_t now_ns = ft_clock_now_ns();
+    if (service->refused_warned_ns != 0 && now_ns - service->refused_warned_ns < REFUSED_WARN_NS)
+        return;
+    service->refused_warned_ns = now_ns;
+    snprintf(line, sizeof line, "peer-not-allowed peer unix:uid=%u", (unsigned)uid);
+    service->worker->role->notify(FT_LOG_WARN, line);
+}
+
 static enum ft_code open_server(struct ft_service *service, struct ft_err *err) {
     struct ft_rpc_server_opts opts = {
         .methods = service->methods,
@@ -357,6 +371,10 @@ static enum ft_code open_server(struct ft_service *service, struct ft_err *err) 
         .service = service,
         .message_max = MESSAGE_BYTES_MAX,
         .calls_max = CALLS_MAX,
+        .socket = {.mode = (unsigned)strtoul(service->worker->params->socket_mode, NULL, 8),
+                   .group = service->worker->params->socket_group,
+                   .users = service->worker->params->socket_users},
+        .on_peer_refused = on_peer_refused,
     };
     enum ft_code code = ft_rpc_server_create(&service->server, service->loop, &opts, err);
     if (code == FT_OK)

@@ -407,6 +407,10 @@ struct ft_str ft_rpc_call_metadata(const struct ft_rpc_call *call, const char *k
                                                         : (struct ft_str){NULL, 0};
 }
 
+const char *ft_rpc_call_path(const struct ft_rpc_call *call) {
+    return call->method->path;
+}
+
 const char *ft_rpc_call_peer(const struct ft_rpc_call *call) {
     return call->client != NULL ? call->client->peer : "ipv4:127.0.0.1:1";
 }

@@ -78,6 +78,12 @@ static void meta(struct ft_rpc_call *call, void *service, struct ft_str message)
     ft_rpc_call_reply(call, value);
 }
 
+static void peer(struct ft_rpc_call *call, void *service, struct ft_str message) {
+    count(call, service);
+    (void)message;
+    ft_rpc_call_reply(call, ft_str_c(ft_rpc_call_peer(call)));
+}
+
 static void mute(struct ft_rpc_call *call, void *service, struct ft_str message) {
     count(call, service);
     (void)message;
@@ -172,6 +178,7 @@ const struct ft_rpc_method k_rpc_echo_methods[] = {
     UNARY("Unary", unary),
     UNARY("Fail", fail),
     UNARY("Meta", meta),
+    UNARY("Peer", peer),
     UNARY("Mute", mute),
     UNARY("Hang", hang),
     {.path = "/test.Echo/Stream",

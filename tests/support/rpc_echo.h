@@ -15,6 +15,7 @@ extern "C" {
 /* /test.Echo/Unary   the message back
  * /test.Echo/Fail    message "CODE TEXT": ends with that status
  * /test.Echo/Meta    value of request metadata x-key back, and in the trailer x-back
+ * /test.Echo/Peer   the peer's address back
  * /test.Echo/Mute    ends OK without a reply
  * /test.Echo/Hang    unary, never answers
  * /test.Echo/Stream  message "COUNT BYTES": streams COUNT messages of BYTES 's', paced by the

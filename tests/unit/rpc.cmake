@@ -7,8 +7,9 @@ target_compile_options(ft_rpc_fixture PRIVATE ${FT_WARNINGS})
 target_include_directories(ft_rpc_fixture PUBLIC ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(ft_rpc_fixture PUBLIC ft_rpc ft_check)
 
-foreach(suite offload loop unary stream life endpoint)
-  ft_test(unit/test_rpc_${suite}.c LINK ft_rpc_fixture TIMEOUT 120)
+foreach(suite offload loop unary stream life endpoint peer tls)
+  ft_test(unit/test_rpc_${suite}.c SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/support/certs.c
+          LINK ft_rpc_fixture TIMEOUT 120)
   ft_grpc_test_env(test_rpc_${suite})
   set_tests_properties(test_rpc_${suite} PROPERTIES RUN_SERIAL TRUE) # times are looked at
 endforeach()
@@ -17,7 +18,7 @@ endforeach()
 # measures time. Valgrind and the sanitizers do not mix.
 find_program(FT_VALGRIND valgrind)
 if(FT_VALGRIND AND NOT FORETOKEN_SANITIZE)
-  foreach(suite loop unary stream endpoint)
+  foreach(suite loop unary stream endpoint peer)
     add_test(NAME valgrind_rpc_${suite}
              COMMAND ${FT_VALGRIND} -q --fair-sched=yes --leak-check=full --error-exitcode=9
                      --show-leak-kinds=definite,indirect,possible

@@ -1,4 +1,5 @@
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,6 +32,18 @@ static const struct {
 } k_bad[] = {
     {{""}, 0, "target_endpoint is not set"},
     {{"--target_endpoint=unix:/x", "--listen=0.0.0.0:50051"}, 2, "allow_insecure"},
+    {{"--target_endpoint=unix:/x", "--listen=0.0.0.0:50051"}, 2, "set tls_cert and tls_key"},
+    {{"--target_endpoint=unix:/x", "--listen=127.0.0.1.example:1"}, 2, "beyond loopback"},
+    {{"--target_endpoint=unix:/x", "--listen=localhost.example:1"}, 2, "beyond loopback"},
+    {{"--target_endpoint=unix:/x", "--listen=[::]:1"}, 2, "beyond loopback"},
+    {{"--target_endpoint=unix:/x", "--listen=nowhere"}, 2, "listen: endpoint 'nowhere'"},
+    {{"--target_endpoint=unix:/x", "--tls_cert=c"}, 2, "tls_cert is set and tls_key is not"},
+    {{"--target_endpoint=unix:/x", "--tls_key=k"}, 2, "tls_key is set and tls_cert is not"},
+    {{"--target_endpoint=unix:/x", "--tls_client_ca=a"}, 2, "it needs tls_cert and tls_key"},
+    {{"--target_endpoint=unix:/x", "--listen=unix:/y", "--tls_cert=c", "--tls_key=k"},
+     4,
+     "a Unix socket does not speak TLS"},
+    {{"--target_endpoint=unix:/x", "--socket_mode=0777"}, 2, "0600|0660|0666"},
     {{"--target_endpoint=unix:/x", "--num_speculative_token=3"}, 2, "num_speculative_tokens"},
     {{"--target_endpoint=unix:/x", "--num_speculative_tokens=17"}, 2, "0 to 16"},
     {{"--target_endpoint=unix:/x", "--rejection_sample_method=warp"}, 2, "standard"},
@@ -74,6 +87,16 @@ START_TEST(parse_insecure_address_needs_the_override) {
     struct ft_err err = {0};
     const char *args[] = {"--target_endpoint=unix:/x", "--listen=0.0.0.0:1", "--allow-insecure"};
     ck_assert_int_eq(parse(args, 3, &config, &err), FT_OK);
+    const char *tls[] = {"--target_endpoint=unix:/x", "--listen=0.0.0.0:1", "--tls_cert=c",
+                         "--tls_key=k"};
+    ck_assert_int_eq(parse(tls, 4, &config, &err), FT_OK);
+    static const char *const local[] = {"127.255.0.1:1", "[::1]:1", "localhost:1", "unix:/y"};
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
+        char listen[64];
+        snprintf(listen, sizeof listen, "--listen=%s", local[i]);
+        const char *plain[] = {"--target_endpoint=unix:/x", listen};
+        ck_assert_msg(parse(plain, 2, &config, &err) == FT_OK, "%s", err.text);
+    }
 }
 END_TEST
 
