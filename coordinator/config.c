@@ -61,6 +61,20 @@ static enum ft_code check_listen(const struct co_config *c, struct ft_err *err) 
     return FT_OK;
 }
 
+/* Metrics are served in the clear. */
+static enum ft_code check_metrics_listen(const struct co_config *c, struct ft_err *err) {
+    bool is_unix = false, is_local = false;
+    if (c->metrics_listen[0] == 0)
+        return FT_OK;
+    if (ft_rpc_endpoint_check(c->metrics_listen, &is_unix, &is_local, err) != FT_OK)
+        return ft_err_prefix(err, "metrics_listen");
+    if (!is_local && !c->allow_insecure)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "metrics_listen is '%s': beyond loopback; --allow_insecure overrides",
+                          c->metrics_listen);
+    return FT_OK;
+}
+
 /* "P,P,..." into synthetic_rates. */
 static enum ft_code read_rates(struct co_config *c, struct ft_err *err) {
     const char *text = c->synthetic_acceptance_rates;
@@ -117,6 +131,8 @@ static enum ft_code check(struct co_config *c, struct ft_err *err) {
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "target_endpoint is not set: give the target worker's unix:PATH");
     enum ft_code code = check_listen(c, err);
+    if (code == FT_OK)
+        code = check_metrics_listen(c, err);
     if (code != FT_OK)
         return code;
     for (const char *at = c->client_metadata_key; *at != 0; at++)
@@ -125,10 +141,6 @@ static enum ft_code check(struct co_config *c, struct ft_err *err) {
                               "client_metadata_key is '%s': must be lower-case letters, digits, "
                               "'-', '_' and '.'",
                               c->client_metadata_key);
-    if (c->metrics_listen[0] != 0 && !is_loopback(c->metrics_listen) && !c->allow_insecure)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                          "metrics_listen is '%s': beyond loopback; --allow_insecure overrides",
-                          c->metrics_listen);
     if (c->max_num_batched_tokens < c->max_num_seqs)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "max_num_batched_tokens is %d: must be at least max_num_seqs (%d), one "

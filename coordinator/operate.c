@@ -44,7 +44,7 @@ static void answer(struct ft_rpc_call *call, struct co_app *app, struct ft_str m
 
 static void add_health(const struct co_app *app, struct ft_buf *out) {
     const struct co_readiness *readiness = &app->readiness;
-    struct ft_wire_health health = {
+    struct ft_wire_service_health health = {
         .state = ft_str_c(co_readiness_name(readiness->state)),
         .reason = ft_str_c(readiness->reason),
         .state_seconds = (double)(ft_clock_now_ns() - readiness->since_ns) * 1e-9,
@@ -56,7 +56,7 @@ static void add_health(const struct co_app *app, struct ft_buf *out) {
         .draft_up = co_peer_up(app->draft),
         .draft_trouble = ft_str_c(app->draft != NULL ? co_peer_trouble(app->draft) : ""),
     };
-    ft_wire_encode_health(&health, out);
+    ft_wire_encode_service_health(&health, out);
 }
 
 static enum ft_code health(struct co_app *app, struct ft_str message, struct ft_arena *arena,

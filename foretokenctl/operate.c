@@ -44,7 +44,7 @@ static void fill_nothing(const struct ctl_options *opts, struct ft_buf *message)
 /* ---- health, drain, resume ------------------------------------------------------------------- */
 
 #define HEALTH(kind, name)                                                                         \
-    { #name, kind, offsetof(struct ft_wire_health, name) }
+    { #name, kind, offsetof(struct ft_wire_service_health, name) }
 static const struct ctl_field health_fields[] = {
     HEALTH(CTL_STR, state),
     HEALTH(CTL_STR, reason),
@@ -58,9 +58,10 @@ static const struct ctl_field health_fields[] = {
     HEALTH(CTL_STR, draft_trouble),
 };
 
-static int decode_health(struct ctl_session *session, struct ft_wire_health *health) {
+static int decode_health(struct ctl_session *session, struct ft_wire_service_health *health) {
     struct ft_err err = {0};
-    if (ft_wire_decode_health(ft_buf_str(&session->reply), session->arena, health, &err) != FT_OK)
+    if (ft_wire_decode_service_health(ft_buf_str(&session->reply), session->arena, health, &err) !=
+        FT_OK)
         return ctl_exit_because(CTL_EXIT_PROTOCOL, err.text);
     return CTL_EXIT_OK;
 }
@@ -75,7 +76,7 @@ static void add_worker(struct ft_buf *out, const char *name, bool up, struct ft_
 }
 
 static int show_health(struct ctl_session *session, bool json, struct ft_buf *out) {
-    struct ft_wire_health health;
+    struct ft_wire_service_health health;
     int status = decode_health(session, &health);
     if (status != CTL_EXIT_OK)
         return status;
@@ -103,7 +104,7 @@ static int show_health(struct ctl_session *session, bool json, struct ft_buf *ou
 
 /* Not ready is an answer and an exit status of its own. */
 static int show_readiness(struct ctl_session *session, bool json, struct ft_buf *out) {
-    struct ft_wire_health health;
+    struct ft_wire_service_health health;
     int status = show_health(session, json, out);
     if (status == CTL_EXIT_OK)
         status = decode_health(session, &health);

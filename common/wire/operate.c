@@ -4,7 +4,7 @@
 #include "common/wire/pb.h"
 #include "foretoken/v1/admin.pb-c.h"
 
-void ft_wire_encode_health(const struct ft_wire_health *in, struct ft_buf *out) {
+void ft_wire_encode_service_health(const struct ft_wire_service_health *in, struct ft_buf *out) {
     Foretoken__V1__Health m = FORETOKEN__V1__HEALTH__INIT;
     m.state = FT_PB_BYTES(in->state);
     m.reason = FT_PB_BYTES(in->reason);
@@ -19,14 +19,14 @@ void ft_wire_encode_health(const struct ft_wire_health *in, struct ft_buf *out) 
     ft_pb_pack(&m.base, out);
 }
 
-enum ft_code ft_wire_decode_health(struct ft_str in, struct ft_arena *arena,
-                                   struct ft_wire_health *out, struct ft_err *err) {
+enum ft_code ft_wire_decode_service_health(struct ft_str in, struct ft_arena *arena,
+                                           struct ft_wire_service_health *out, struct ft_err *err) {
     const void *raw;
     enum ft_code code = ft_pb_unpack(&foretoken__v1__health__descriptor, in, arena, &raw, err);
     if (code != FT_OK)
         return code;
     const Foretoken__V1__Health *m = raw;
-    *out = (struct ft_wire_health){
+    *out = (struct ft_wire_service_health){
         .state = FT_PB_STR(m->state),
         .reason = FT_PB_STR(m->reason),
         .state_seconds = m->state_seconds,

@@ -18,7 +18,7 @@ extern "C" {
 
 #define FT_WIRE_PARAMETERS_MAX 64 /* of one SetParameters */
 
-struct ft_wire_health { /* Health */
+struct ft_wire_service_health { /* Health */
     struct ft_str state, reason;
     double state_seconds;
     uint32_t num_requests_running, num_requests_waiting;
@@ -45,7 +45,7 @@ struct ft_wire_draft_reloaded { /* ReloadDraftResponse */
 };
 
 /* Encoders append; check out->failed once. A list is its entries, appended one by one. */
-void ft_wire_encode_health(const struct ft_wire_health *in, struct ft_buf *out);
+void ft_wire_encode_service_health(const struct ft_wire_service_health *in, struct ft_buf *out);
 void ft_wire_encode_listed_request(const struct ft_wire_request_info *in, struct ft_buf *out);
 void ft_wire_encode_cancel(struct ft_str request_id, struct ft_buf *out);
 void ft_wire_encode_cancelled(uint32_t n, struct ft_buf *out);
@@ -55,8 +55,8 @@ void ft_wire_encode_parameter(const struct ft_wire_parameter *in, struct ft_buf 
 void ft_wire_encode_reload_draft(struct ft_str model_dir, struct ft_buf *out);
 void ft_wire_encode_draft_reloaded(const struct ft_wire_draft_reloaded *in, struct ft_buf *out);
 
-enum ft_code ft_wire_decode_health(struct ft_str in, struct ft_arena *arena,
-                                   struct ft_wire_health *out, struct ft_err *err);
+enum ft_code ft_wire_decode_service_health(struct ft_str in, struct ft_arena *arena,
+                                           struct ft_wire_service_health *out, struct ft_err *err);
 /* out   requests  [n_requests], in the arena */
 enum ft_code ft_wire_decode_requests(struct ft_str in, struct ft_arena *arena,
                                      struct ft_wire_request_info **requests, size_t *n_requests,

@@ -106,15 +106,16 @@ static struct ft_rpc_status admin(const char *method) {
     return status;
 }
 
-static struct ft_wire_health health(const char *method) {
-    struct ft_wire_health out;
+static struct ft_wire_service_health health(const char *method) {
+    struct ft_wire_service_health out;
     struct ft_rpc_status status = admin(method);
     ck_assert_msg(status.code == 0, "%s: %s", method, status.text);
-    ck_assert_int_eq(ft_wire_decode_health(ft_buf_str(&g_reply), g_arena, &out, NULL), FT_OK);
+    ck_assert_int_eq(ft_wire_decode_service_health(ft_buf_str(&g_reply), g_arena, &out, NULL),
+                     FT_OK);
     return out;
 }
 
-static void require_state(struct ft_wire_health h, const char *state, const char *reason) {
+static void require_state(struct ft_wire_service_health h, const char *state, const char *reason) {
     ck_assert_msg(ft_str_eq(h.state, ft_str_c(state)), "%.*s", (int)h.state.len, h.state.ptr);
     ck_assert_msg(ft_str_eq(h.reason, ft_str_c(reason)), "%.*s", (int)h.reason.len, h.reason.ptr);
 }
@@ -141,7 +142,7 @@ START_TEST(drain_refuses_new_requests_and_resume_takes_them_again) {
     ck_assert_str_eq(g_gen.status.text, "new cables");
     gen_fini(&g_gen);
     require_streams();
-    struct ft_wire_health h = health("GetHealth");
+    struct ft_wire_service_health h = health("GetHealth");
     require_state(h, "draining", "new cables");
     ck_assert_uint_eq(h.num_requests_running, 0);
     require_state(health("Resume"), "ready", "");
@@ -160,7 +161,7 @@ START_TEST(dev62_sigterm_says_so_refuses_new_requests_and_finishes_the_rest) {
     g_n = N_LONG; /* they go on while the signal is on its way */
     start_streams(&opts);
     kill(g_cluster.pids[CLUSTER_COORDINATOR], SIGTERM);
-    struct ft_wire_health h;
+    struct ft_wire_service_health h;
     do /* the signal comes when it comes */
         h = health("GetHealth");
     while (ft_str_eq(h.state, ft_str_c("ready")));

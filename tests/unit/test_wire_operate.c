@@ -22,7 +22,7 @@ static void teardown(void) {
 #define SAME(a, text) ck_assert(ft_str_eq(a, ft_str_c(text)))
 
 START_TEST(health_goes_there_and_back) {
-    struct ft_wire_health in = {
+    struct ft_wire_service_health in = {
         .state = ft_str_c("draining"),
         .reason = ft_str_c("tea"),
         .state_seconds = 1.5,
@@ -33,9 +33,9 @@ START_TEST(health_goes_there_and_back) {
         .target_trouble = ft_str_c(""),
         .draft_trouble = ft_str_c("not reached"),
     };
-    struct ft_wire_health out;
-    ft_wire_encode_health(&in, &g_wire);
-    ck_assert_int_eq(ft_wire_decode_health(WIRE, &out, &g_err), FT_OK);
+    struct ft_wire_service_health out;
+    ft_wire_encode_service_health(&in, &g_wire);
+    ck_assert_int_eq(ft_wire_decode_service_health(WIRE, &out, &g_err), FT_OK);
     SAME(out.state, "draining");
     SAME(out.reason, "tea");
     SAME(out.draft_trouble, "not reached");
@@ -138,7 +138,7 @@ START_TEST(small_messages_go_there_and_back) {
 END_TEST
 
 START_TEST(noise_is_refused_or_read_and_never_more) {
-    struct ft_wire_health health;
+    struct ft_wire_service_health health;
     struct ft_wire_request_info *list;
     struct ft_wire_parameter parameters[FT_WIRE_PARAMETERS_MAX];
     struct ft_str text;
@@ -152,7 +152,7 @@ START_TEST(noise_is_refused_or_read_and_never_more) {
         }
         struct ft_str in = {noise, seed % sizeof noise};
         ft_arena_reset(g_arena);
-        ft_wire_decode_health(in, g_arena, &health, &g_err);
+        ft_wire_decode_service_health(in, g_arena, &health, &g_err);
         ft_wire_decode_requests(in, g_arena, &list, &n, &g_err);
         ft_wire_decode_parameters(in, g_arena, parameters, &n, &g_err);
         ft_wire_decode_drain(in, g_arena, &text, &g_err);
