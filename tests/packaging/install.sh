@@ -66,6 +66,7 @@ check "systemd-analyze verify: $(cat "$work/verify")" test ! -s "$work/verify"
 for unit in coordinator draft target mps; do # 2.0 of 10
     systemd-analyze security --offline=yes --no-pager --threshold=20 \
         "$prefix/lib/systemd/system/foretoken-$unit.service" >"$work/security" 2>&1
-    check "systemd-analyze security, $unit: $(tail -n 1 "$work/security")" [ $? -eq 0 ]
+    status=$?
+    check "systemd-analyze security, $unit: $(tail -n 1 "$work/security")" [ "$status" -eq 0 ]
 done
 [ "$failures" -eq 0 ]

@@ -116,7 +116,7 @@ kill_alone() { # UNIT
     done
     local pid
     pid=$(pid_of "$unit")
-    inside systemctl kill -s KILL "$unit" || fail "kill $unit"
+    inside systemctl kill --kill-who=main -s KILL "$unit" || fail "kill $unit"
     wait_until 60 "$unit is started again" is_another_pid "$unit" "$pid"
     wait_until 60 "everything serves after $unit was killed" is_serving
     for other in $services; do
@@ -213,7 +213,7 @@ stream_survives_a_restart_of_the_target() {
     long_text=$(generate_long) || fail "a long text"
     [ ${#long_text} -gt 1500 ] || fail "a long text, got ${#long_text} bytes"
     halt_stream
-    inside systemctl kill -s KILL foretoken-target || fail "kill of the target"
+    inside systemctl kill --kill-who=main -s KILL foretoken-target || fail "kill of the target"
     whole_stream "killing the target"
     wait_until 60 "everything serves again" is_serving
     halt_stream
