@@ -122,7 +122,8 @@ enum ft_code co_encode_init(struct co_app *app, struct ft_err *err) {
     struct co_encoding *encoding = &app->encoding;
     enum ft_code code = FT_OK;
     for (int32_t i = 0; code == FT_OK && i < app->config.tokenizer_threads; i++)
-        code = ft_tokenizer_fork(&encoding->forks[i], app->pair.tokenizer, err);
+        if (encoding->forks[i] == NULL) /* an attempt before may have made it */
+            code = ft_tokenizer_fork(&encoding->forks[i], app->pair.tokenizer, err);
     return code == FT_OK ? ft_rpc_offload_create(&encoding->offload, app->loop,
                                                  app->config.tokenizer_threads, err)
                          : code;
