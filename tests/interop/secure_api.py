@@ -407,12 +407,12 @@ check("connections from before go on", status_of(lambda: generate(fresh))[0] == 
 # ---- readiness ---------------------------------------------------------------------------------------
 
 stop("target", signal.SIGKILL)
-check("watch tells of the lost target", next(watching).status == NOT_SERVING)
+check("dev14 watch tells of the lost target", next(watching).status == NOT_SERVING)
 check("still live", health(nobody) == SERVING)
 check("facade health with its reason", not vllm(fresh, "HealthCheck").healthy and
       vllm(fresh, "HealthCheck").message != "Health")
 start("target", *TARGET)
-check("watch tells that it is back", next(watching).status == SERVING)
+check("dev14 watch tells that it is back", next(watching).status == SERVING)
 long_one = generate(fresh, 900)
 next(long_one)
 processes["coordinator"].send_signal(signal.SIGTERM)
