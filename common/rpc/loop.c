@@ -2,6 +2,7 @@
 
 #include <grpc/support/log.h>
 #include <grpc/support/time.h>
+#include <openssl/crypto.h>
 #include <sched.h>
 #include <stdlib.h>
 
@@ -27,6 +28,9 @@ static void start_library(void) {
     gpr_set_log_function(log_line);
     gpr_set_log_verbosity(ft_log_level() >= FT_LOG_DEBUG ? GPR_LOG_SEVERITY_INFO
                                                          : GPR_LOG_SEVERITY_ERROR);
+    /* Threads of gRPC may be in a handshake when the process ends: OpenSSL must not take itself
+     * down under them. Has to be OpenSSL's first call. */
+    OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     /* Reads of 8 KiB chunks cost twice the time of whole reads for messages of 64 KiB. */
     setenv("GRPC_EXPERIMENTS", "-tcp_read_chunks", 0);
     grpc_init();

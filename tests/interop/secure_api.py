@@ -377,6 +377,16 @@ check("plain client on a TLS port", code == grpc.StatusCode.UNAVAILABLE and
 code, detail, _ = status_of(lambda: generate(connect(ca="other-ca.pem", token="team-token")))
 check("client that does not trust the server", code == grpc.StatusCode.UNAVAILABLE, "%s %s" % (code, detail))
 
+modules = os.environ.get("FT_NODE_MODULES", "")
+if os.path.isdir(os.path.join(modules, "@grpc")):
+    script = os.path.join(ROOT, "tests/interop/grpc_js/secure_api.mjs")
+    sys.stdout.flush()
+    check("a stock client of another make", subprocess.call(["node", script], timeout=120, env=dict(
+        os.environ, FORETOKEN_ENDPOINT="localhost:%d" % PORT, FORETOKEN_CACERT=path("ca.pem"),
+        FORETOKEN_TOKEN="team-token")) == 0)
+else:
+    print("skipped grpc-js: run tests/interop/grpc_js/install.sh BUILD_DIR first")
+
 # ---- files that change -------------------------------------------------------------------------------
 
 write("tokens", token_line("fresh", "fresh-token") + "not a line\n")
@@ -397,12 +407,12 @@ check("connections from before go on", status_of(lambda: generate(fresh))[0] == 
 # ---- readiness ---------------------------------------------------------------------------------------
 
 stop("target", signal.SIGKILL)
-check("watch tells of the lost target", next(watching).status == NOT_SERVING)
+check("dev14 watch tells of the lost target", next(watching).status == NOT_SERVING)
 check("still live", health(nobody) == SERVING)
 check("facade health with its reason", not vllm(fresh, "HealthCheck").healthy and
       vllm(fresh, "HealthCheck").message != "Health")
 start("target", *TARGET)
-check("watch tells that it is back", next(watching).status == SERVING)
+check("dev14 watch tells that it is back", next(watching).status == SERVING)
 long_one = generate(fresh, 900)
 next(long_one)
 processes["coordinator"].send_signal(signal.SIGTERM)

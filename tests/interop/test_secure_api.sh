@@ -9,4 +9,6 @@ if ! "$python" -c 'import grpc, google.protobuf' 2>/dev/null ||
     echo "skipped: needs the packages python3-grpcio, python3-protobuf and openssl"
     exit 77
 fi
+FT_NODE_MODULES=$(dirname "$1")/grpc_js/node_modules
+export FT_NODE_MODULES
 exec "$python" "$root/tests/interop/secure_api.py" "$1"

@@ -45,6 +45,11 @@ START_TEST(find_of_anything_else_finds_nobody) {
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         ck_assert_ptr_null(co_tokens_find(&tokens, ft_str_c(others[i])));
     ck_assert_ptr_null(co_tokens_find(&tokens, (struct ft_str){"alpha\0", 6}));
+    for (int i = 0; i < 4096; i++) { /* some of these begin as the hash of alpha does */
+        char other[16];
+        snprintf(other, sizeof other, "x%d", i);
+        ck_assert_ptr_null(co_tokens_find(&tokens, ft_str_c(other)));
+    }
     char *large = calloc(1, CO_TOKEN_BYTES_MAX + 1);
     ck_assert_ptr_null(co_tokens_find(&tokens, (struct ft_str){large, CO_TOKEN_BYTES_MAX + 1}));
     free(large);
