@@ -27,6 +27,7 @@ enum ctl_command {
     CTL_INPUT = CTL_GENERATE | CTL_TOKENIZE,
     CTL_REQUEST = CTL_GENERATE | CTL_BATCH,
     CTL_BENCH = 64,
+    CTL_TRACE = 128,
     CTL_CONFIG = 1 << 20,
     CTL_ALL = (1 << 24) - 1,
     CTL_GLOBAL = 1 << 24 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
@@ -55,6 +56,7 @@ struct ctl_options {
     size_t n_bench_drafters;
     uint32_t bench_repeats;
     struct ft_str html;
+    uint32_t rounds; /* of a trace; 0: all */
     struct ft_wire_generate request; /* all but its input and request_id */
 };
 
