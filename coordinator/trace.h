@@ -15,8 +15,9 @@ extern "C" {
 
 /* A few seconds of decoding, as the medians of stats.h; half a megabyte with CO_TRACE_SEQS. */
 #define CO_TRACE_ROUNDS 1024
-#define CO_TRACE_SEQS 4096 /* requests in all rounds together; a larger batch leaves fewer rounds  \
-                            */
+#define CO_TRACE_SEQS                                                                              \
+    4096 /* requests in all rounds together; a larger batch leaves fewer rounds                    \
+          */
 #define CO_TRACE_ID_MAX 39
 
 struct co_trace_round {

@@ -138,15 +138,16 @@ void bench_json(const struct bench *bench, struct ft_buf *out) {
                     ",\"concurrency\":%d,\"output_throughput\":%.3f,\"speedup\":%.4f,"
                     "\"speedup_low\":%.4f,\"speedup_high\":%.4f,\"alpha\":%.4f,\"c\":%.4f,"
                     "\"predicted_speedup\":%.4f,\"theorem_speedup\":%.4f,"
-                    "\"mean_acceptance_length\":%.4f,\"num_drafts\":%" PRIu64
+                    "\"mean_acceptance_length\":%.4f,\"output_tokens\":%" PRIu64
+                    ",\"num_target_steps\":%" PRIu64 ",\"num_drafts\":%" PRIu64
                     ",\"num_draft_tokens\":%" PRIu64 ",\"num_accepted_tokens\":%" PRIu64
                     ",\"median_ttft_ms\":%.3f,\"median_itl_ms\":%.4f,\"p99_itl_ms\":%.4f,"
                     "\"round_ms\":%.4f,\"draft_ms\":%.4f,\"target_ms\":%.4f,\"host_ms\":%.4f,"
                     "\"lossy\":%s,\"num_accepted_tokens_per_pos\":",
                     row->together, s.speed, s.speedup, s.low, s.high, s.alpha, s.c, s.predicted,
-                    s.theorem, s.length, row->drafts, row->drafted, row->accepted,
-                    1e3 * s.first_p50, 1e3 * s.gap_p50, 1e3 * s.gap_p99, s.round_ms, s.draft_ms,
-                    s.target_ms, s.host_ms, row->lossy ? "true" : "false");
+                    s.theorem, s.length, row->tokens, row->steps, row->drafts, row->drafted,
+                    row->accepted, 1e3 * s.first_p50, 1e3 * s.gap_p50, 1e3 * s.gap_p99, s.round_ms,
+                    s.draft_ms, s.target_ms, s.host_ms, row->lossy ? "true" : "false");
         ctl_print_json_counts(out, row->accepted_at, FT_DRAFT_LEN_MAX);
         ft_buf_add_c(out, ",\"num_draft_tokens_per_pos\":");
         ctl_print_json_counts(out, row->drafted_at, FT_DRAFT_LEN_MAX);

@@ -56,7 +56,7 @@ struct ctl_options {
     size_t n_bench_drafters;
     uint32_t bench_repeats;
     struct ft_str html;
-    uint32_t rounds; /* of a trace; 0: all */
+    uint32_t rounds;                 /* of a trace; 0: all */
     struct ft_wire_generate request; /* all but its input and request_id */
 };
 
