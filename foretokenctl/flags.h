@@ -30,7 +30,8 @@ enum ctl_command {
     CTL_TRACE = 128,
     CTL_CONFIG = 1 << 20,
     CTL_ALL = (1 << 24) - 1,
-    CTL_GLOBAL = 1 << 24 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
+    CTL_GLOBAL =
+        1 << 24 /* to ctl_flags_print: the flags of CTL_ALL, which it leaves out elsewhere */
 };
 
 struct ctl_options {
