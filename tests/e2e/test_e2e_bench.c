@@ -30,7 +30,8 @@ static json_t *bench(const char *flags) {
     ck_assert_msg(status == 0, "%s: %d", command, status);
     ft_buf_init(&text, 0);
     ck_assert_int_eq(ft_file_read(path, 64 << 20, &text, &err), FT_OK);
-    json_t *loaded = json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES, &error);
+    json_t *loaded =
+        json_loadb(text.ptr, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     ck_assert_msg(loaded != NULL, "line %d: %s", error.line, error.text);
     ft_buf_fini(&text);
     unlink(path);
@@ -97,8 +98,11 @@ END_TEST
 
 /* A cost measurement with acceptance that was asked for: the rows say that they are lossy. */
 START_TEST(synthetic_acceptance_is_flagged) {
-    struct cluster_opts opts = {.target_dir = ft_fixture_model("r7"),
-                                .draft_dir = ft_fixture_model("r7n")};
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("r7"),
+        .draft_dir = ft_fixture_model("r7n"),
+        .args = {[CLUSTER_COORDINATOR] = {"--allow_lossy=true"}},
+    };
     cluster_start(&g_cluster, &opts);
     json_t *all =
         bench("--max-tokens 60 --repeats 2 --bench-k 4 --rejection-sample-method synthetic "
