@@ -19,6 +19,7 @@
 #include "coordinator/retry.h"
 #include "coordinator/stats.h"
 #include "coordinator/supervise.h"
+#include "coordinator/trace.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -100,6 +101,7 @@ struct co_app {
     struct co_encoding encoding; /* prompts on their way to becoming requests */
     struct co_retry retry;
     struct co_stats stats;
+    struct co_trace trace;
     struct co_request *first, *last; /* all requests that have not been freed, in order */
     int32_t n_queued, n_running;
     int32_t n_orphans; /* requests whose call failed with a sibling: see group.h */

@@ -14,6 +14,9 @@
 /* What unigram and bigram learn from: enough for their tables to settle, a second at start. */
 #define TEXT_BYTES_MAX ((size_t)16 << 20)
 
+/* Fewer tokens say nothing of what reading one costs. */
+#define CATCH_UP_MIN 16
+
 static int32_t min32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
@@ -269,6 +272,7 @@ static bool propose(struct co_app *app, int32_t i, struct co_length_item *item) 
         .is_free = !r->k_own && app->drafting.policy.mode == CO_LENGTH_AUTO,
         .k_max = asks ? k_model : entry->proposal.n,
         .reach = 1,
+        .behind = asks ? r->n - r->draft_len - 1 : 0,
     };
     return true;
 }
@@ -432,15 +436,20 @@ void co_drafting_decided(struct co_app *app, int32_t i, int32_t n_draft, int32_t
 
 void co_drafting_verify_begins(struct co_app *app) {
     const struct co_round *round = &app->round;
-    int32_t n_seqs = 0, steps = 0;
+    int32_t n_seqs = 0, steps = 0, n_behind = 0;
     app->drafting.verify_begin_ns = ft_clock_now_ns();
     for (int32_t i = 0; i < round->n_entries; i++) {
-        n_seqs += round->plans[i].draft_k > 0;
-        steps = round->plans[i].draft_k > steps ? round->plans[i].draft_k : steps;
+        const struct co_plan_item *plan = &round->plans[i];
+        n_seqs += plan->draft_k > 0;
+        steps = plan->draft_k > steps ? plan->draft_k : steps;
+        /* One token or two are what every draft begins with. */
+        n_behind += plan->draft_tokens > 2 ? plan->draft_tokens - 1 : 0;
     }
-    if (round->draft_ns > 0 && steps > 0 && app->drafting.steady)
-        co_length_saw_draft(&app->drafting.length, n_seqs, steps,
-                            app->drafting.verify_begin_ns - round->begin_ns);
+    int64_t ns = app->drafting.verify_begin_ns - round->begin_ns;
+    if (round->draft_ns > 0 && n_behind >= CATCH_UP_MIN)
+        co_length_saw_catch_up(&app->drafting.length, n_seqs, steps, n_behind, ns);
+    else if (round->draft_ns > 0 && steps > 0 && app->drafting.steady)
+        co_length_saw_draft(&app->drafting.length, n_seqs, steps, ns);
 }
 
 void co_drafting_round_ends(struct co_app *app) {

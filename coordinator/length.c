@@ -23,13 +23,21 @@
 #define PROBE_FIRST 12
 #define PROBE_LAST 192
 #define PROBE_K 2
-/* Every so many rounds a neighbour of the best K is tried, so that its costs stay known. */
+/* Every so many rounds a neighbour of the best K is tried, so that its costs stay known; before,
+ * when a class of batches is new, at the powers of two. */
 #define LOOK_AROUND 96
+/* Such looks cost at most this part of the time, by what is believed of costs and acceptance; of a
+ * time that fades by FADE_TIME with each round, so that nothing is saved up for long. */
+#define LOOK_SHARE 0.01
+#define FADE_TIME 0.9995
+#define RATE_CATCH_UP 0.1
+/* Less likely tokens never pay: no device verifies fifty rows for the price of one. */
+#define LIKELY_MIN 0.02
 
-/* Lengths tried while a class of batches is new: far apart first. */
+/* Lengths tried while a service is new, for one request alone: far apart first. Larger batches
+ * begin with what these cost. */
 static const int32_t k_explore[] = {4, 0, 2, 8, 1, 16, 3, 12, 5, 0, 2, 4, 1, 8, 6, 3};
 #define N_EXPLORE (sizeof k_explore / sizeof k_explore[0])
-#define N_EXPLORE_BATCH 8 /* for more than one request: their costs are borrowed meanwhile */
 
 /* ---- policy --------------------------------------------------------------------------------- */
 
@@ -197,12 +205,29 @@ double co_length_rate(const struct co_length *length, const struct co_length_req
 
 /* ---- costs ---------------------------------------------------------------------------------- */
 
+static void pass(struct co_length *length, double ns) {
+    length->time_ns = length->time_ns * FADE_TIME + ns;
+    length->look_ns *= FADE_TIME;
+}
+
 void co_length_saw_draft(struct co_length *length, int32_t n_seqs, int32_t steps, int64_t ns) {
     co_cost_add(&length->draft, n_seqs, steps, (double)ns);
+    length->time_ns += (double)ns;
 }
 
 void co_length_saw_verify(struct co_length *length, int32_t n_seqs, int32_t rows, int64_t ns) {
     co_cost_add(&length->verify, n_seqs, rows, (double)ns);
+    pass(length, (double)ns);
+}
+
+void co_length_saw_catch_up(struct co_length *length, int32_t n_seqs, int32_t steps,
+                            int32_t n_tokens, int64_t ns) {
+    double more = (double)ns;
+    if (steps > 0)
+        more -= co_cost_estimate(&length->draft, n_seqs, steps);
+    double each = fmax(more, 0) / n_tokens;
+    double rate = length->catch_up_ns > 0 ? RATE_CATCH_UP : 1;
+    length->catch_up_ns += rate * (each - length->catch_up_ns);
 }
 
 /* A plan in the making. */
@@ -213,11 +238,34 @@ struct plan {
     int32_t drafting; /* sequences in the draft step */
 };
 
-static double tokens_a_second(const struct co_length *length, const struct plan *plan,
-                              int32_t n_items) {
-    double ns = co_cost_estimate(&length->verify, n_items, plan->rows);
-    if (plan->steps > 0)
-        ns += co_cost_estimate(&length->draft, plan->drafting, plan->steps);
+/* What phases cost, for one choice. */
+struct curves {
+    const struct co_length *length;
+    struct co_cost_curve verify, draft[CO_COST_BATCHES];
+    bool has_draft[CO_COST_BATCHES];
+};
+
+static void begin_curves(struct curves *curves, const struct co_length *length, int32_t n_items) {
+    curves->length = length;
+    co_cost_curve(&length->verify, n_items, &curves->verify);
+    memset(curves->has_draft, 0, sizeof curves->has_draft);
+}
+
+static double draft_ns(struct curves *curves, int32_t drafting, int32_t steps) {
+    int32_t class = co_cost_batch_class(drafting);
+    if (!curves->has_draft[class])
+        co_cost_curve(&curves->length->draft, drafting, &curves->draft[class]);
+    curves->has_draft[class] = true;
+    return co_cost_at(&curves->draft[class], steps);
+}
+
+static double plan_ns(struct curves *curves, const struct plan *plan) {
+    double ns = co_cost_at(&curves->verify, plan->rows);
+    return plan->steps > 0 ? ns + draft_ns(curves, plan->drafting, plan->steps) : ns;
+}
+
+static double tokens_a_ns(struct curves *curves, const struct plan *plan) {
+    double ns = plan_ns(curves, plan);
     return ns > 0 ? plan->tokens / ns : 0;
 }
 
@@ -237,14 +285,19 @@ static void add_token(struct plan *plan, const struct co_length_item *item, int3
 #define ITEMS_MAX 256 /* beyond them nothing is drafted: such a batch fills the device anyway */
 
 struct choice {
+    struct curves curves;
     double gain[ITEMS_MAX][FT_DRAFT_LEN_MAX]; /* probability that the token is committed */
     int32_t k[ITEMS_MAX];
+    int32_t k_other[ITEMS_MAX]; /* the best plan in which anything more is drafted than must be */
+    bool has_other;
 };
 
 static void fill_gains(const struct co_length *length, const struct co_length_item *items,
                        int32_t n, struct choice *choice) {
     for (int32_t i = 0; i < n; i++) {
         double rate[FT_DRAFT_LEN_MAX], reach = (double)items[i].reach;
+        if (items[i].k_max == 0)
+            continue;
         rates_of(length, &items[i], rate);
         for (int32_t k = 0; k < FT_DRAFT_LEN_MAX; k++) {
             int32_t at = items[i].n_before + k;
@@ -269,24 +322,29 @@ static struct plan plan_of(const struct co_length_item *items, int32_t n,
 
 /* Add the likeliest token of all, again and again, and keep the best plan on the way. Within a
  * request likelihood falls from token to token, so that every plan on the way is a whole one. */
-static double best_plan(const struct co_length *length, const struct co_length_item *items,
-                        int32_t n, struct choice *choice) {
+static double best_plan(const struct co_length_item *items, int32_t n, struct choice *choice) {
     int32_t k[ITEMS_MAX];
     for (int32_t i = 0; i < n; i++)
         choice->k[i] = k[i] = items[i].is_free ? 0 : items[i].k_max;
     struct plan plan = plan_of(items, n, choice, k);
-    double best = tokens_a_second(length, &plan, n);
+    double best = tokens_a_ns(&choice->curves, &plan), other = 0;
+    choice->has_other = false;
     for (;;) {
         int32_t at = -1;
         for (int32_t i = 0; i < n; i++)
             if (items[i].is_free && k[i] < items[i].k_max &&
                 (at < 0 || choice->gain[i][k[i]] > choice->gain[at][k[at]]))
                 at = i;
-        if (at < 0)
+        if (at < 0 || choice->gain[at][k[at]] < LIKELY_MIN)
             return best;
         add_token(&plan, &items[at], k[at], choice->gain[at][k[at]]);
         k[at]++;
-        double rate = tokens_a_second(length, &plan, n);
+        double rate = tokens_a_ns(&choice->curves, &plan);
+        if (rate > other) {
+            other = rate;
+            choice->has_other = true;
+            memcpy(choice->k_other, k, (size_t)n * sizeof *k);
+        }
         if (rate > best) {
             best = rate;
             memcpy(choice->k, k, (size_t)n * sizeof *k);
@@ -322,8 +380,8 @@ static int32_t clip(int32_t k, const struct co_length_item *item) {
 }
 
 /* Stay with what each request did last when a change promises too little. */
-static void stay_if_as_good(const struct co_length *length, const struct co_length_item *items,
-                            int32_t n, struct choice *choice, double best) {
+static void stay_if_as_good(const struct co_length_item *items, int32_t n, struct choice *choice,
+                            double best) {
     int32_t last[ITEMS_MAX];
     for (int32_t i = 0; i < n; i++) {
         if (items[i].is_free && !items[i].request->began)
@@ -331,41 +389,98 @@ static void stay_if_as_good(const struct co_length *length, const struct co_leng
         last[i] = clip(items[i].request->k_last, &items[i]);
     }
     struct plan plan = plan_of(items, n, choice, last);
-    if (best < GAIN_MIN * tokens_a_second(length, &plan, n))
+    if (best < GAIN_MIN * tokens_a_ns(&choice->curves, &plan))
         memcpy(choice->k, last, (size_t)n * sizeof *last);
 }
 
-/* A request at 0 learns nothing: let it try again, less and less often. */
-static void probe_from_zero(struct co_length_item *item) {
+/* ---- looks at other lengths ----------------------------------------------------------------- */
+
+/* What a round with k costs more than its tokens are worth. */
+static double loss(const struct co_length_item *items, int32_t n, struct choice *choice,
+                   const int32_t *k) {
+    struct plan chosen = plan_of(items, n, choice, choice->k), plan = plan_of(items, n, choice, k);
+    double rate = tokens_a_ns(&choice->curves, &chosen);
+    double ns = plan_ns(&choice->curves, &plan);
+    for (int32_t i = 0; i < n; i++)
+        if (k[i] > 0 && choice->k[i] == 0 && items[i].model)
+            ns += choice->curves.length->catch_up_ns * items[i].behind;
+    return rate > 0 ? fmax(ns - plan.tokens / rate, 0) : 0;
+}
+
+/* A request at 0 learns nothing: it is to try again, less and less often. True when it is time. */
+static bool is_due(const struct co_length_item *item, int32_t k) {
     struct co_length_request *request = item->request;
-    if (item->k > 0) {
+    if (k > 0 || item->k_max == 0) {
         request->rounds_at_0 = request->probe_after = 0;
-        return;
+        return false;
     }
-    if (item->k_max == 0)
-        return;
     if (request->probe_after == 0)
         request->probe_after = PROBE_FIRST;
-    if (++request->rounds_at_0 < request->probe_after)
-        return;
+    return ++request->rounds_at_0 >= request->probe_after;
+}
+
+static void has_tried(struct co_length_request *request) {
     request->rounds_at_0 = 0;
     if (request->probe_after < PROBE_LAST)
         request->probe_after *= 2;
-    item->k = clip(PROBE_K, item);
+}
+
+static bool is_time_to_look(uint32_t n_rounds) {
+    return n_rounds % LOOK_AROUND == 0 ||
+           (n_rounds < LOOK_AROUND && (n_rounds & (n_rounds - 1)) == 0);
 }
 
 /* One more, one less, one more, none at all: the neighbours of the best, and what it is compared
- * with. A first measurement that was far off is found out so. */
-static void look_around(uint32_t n_rounds, struct co_length_item *items, int32_t n) {
-    if (n_rounds % LOOK_AROUND != 0)
-        return;
-    uint32_t turn = n_rounds / LOOK_AROUND % 4;
+ * with; where the best is to draft nothing, the best that drafts. A measurement that was far off,
+ * or costs that were only drawn from others, are found out so. True when k is another plan. */
+static bool neighbours(uint32_t n_rounds, const struct co_length_item *items, int32_t n,
+                       const struct choice *choice, int32_t *k) {
+    bool differs = false, drafts = false;
+    uint32_t turn = n_rounds < LOOK_AROUND ? n_rounds % 3 : n_rounds / LOOK_AROUND % 4;
     for (int32_t i = 0; i < n; i++) {
-        if (!items[i].is_free || items[i].k == 0)
+        k[i] = choice->k[i];
+        if (!items[i].is_free || k[i] == 0)
             continue;
-        int32_t k = turn == 3 ? 0 : turn == 1 ? items[i].k - 1 : items[i].k + 1;
-        items[i].k = clip(k, &items[i]);
+        drafts = true;
+        k[i] = clip(turn == 3 ? 0 : turn == 1 ? k[i] - 1 : k[i] + 1, &items[i]);
+        differs = differs || k[i] != choice->k[i];
     }
+    if (drafts || !choice->has_other)
+        return differs;
+    memcpy(k, choice->k_other, (size_t)n * sizeof *k);
+    return true;
+}
+
+/* Other lengths than the chosen ones where it is time for them and they are not too dear. A request
+ * whose time has come and that cannot be paid for waits. */
+static void look(struct co_length *length, uint32_t n_rounds, struct co_length_item *items,
+                 int32_t n, struct choice *choice) {
+    int32_t k[ITEMS_MAX];
+    double budget =
+        LOOK_SHARE * length->time_ns - length->look_ns + co_cost_at(&choice->curves.verify, n);
+    double spent = 0;
+    if (is_time_to_look(n_rounds) && neighbours(n_rounds, items, n, choice, k) &&
+        (spent = loss(items, n, choice, k)) <= budget) {
+        for (int32_t i = 0; i < n; i++)
+            items[i].k = k[i];
+    } else {
+        spent = 0;
+        memcpy(k, choice->k, (size_t)n * sizeof *k);
+        bool can_pay = true;
+        for (int32_t i = 0; i < n; i++) {
+            if (!items[i].is_free || !is_due(&items[i], choice->k[i]) || !can_pay)
+                continue;
+            k[i] = clip(PROBE_K, &items[i]);
+            double with = loss(items, n, choice, k);
+            can_pay = with <= budget;
+            if (!can_pay)
+                continue;
+            spent = with;
+            items[i].k = k[i];
+            has_tried(items[i].request);
+        }
+    }
+    length->look_ns += spent;
 }
 
 static void note(struct co_length *length, const struct co_length_item *items, int32_t n) {
@@ -389,24 +504,22 @@ void co_length_choose(struct co_length *length, struct co_length_item *items, in
     if (!any)
         return;
     n = n < ITEMS_MAX ? n : ITEMS_MAX;
-    int32_t class = co_cost_batch_class(n);
-    uint32_t round = length->n_rounds[class]++;
-    if (round < (class == 0 ? N_EXPLORE : N_EXPLORE_BATCH)) {
-        for (int32_t i = 0; i < n; i++)
-            items[i].k = clip(k_explore[round], &items[i]);
+    uint32_t round = length->n_rounds[co_cost_batch_class(n)]++;
+    if (n == 1 && round < N_EXPLORE) {
+        items[0].k = clip(k_explore[round], &items[0]);
         return;
     }
+    begin_curves(&choice.curves, length, n);
     fill_gains(length, items, n, &choice);
-    double best = best_plan(length, items, n, &choice);
-    stay_if_as_good(length, items, n, &choice, best);
+    double best = best_plan(items, n, &choice);
+    stay_if_as_good(items, n, &choice, best);
     for (int32_t i = 0; i < n; i++) {
         items[i].k = choice.k[i];
         if (!items[i].is_free)
             continue;
         items[i].request->k_last = items[i].k;
         items[i].request->began = true;
-        probe_from_zero(&items[i]);
     }
-    look_around(round, items, n);
+    look(length, round, items, n, &choice);
     note(length, items, n);
 }

@@ -51,6 +51,9 @@ struct co_length_request { /* zero at first */
 
 struct co_length {
     struct co_cost draft, verify; /* by steps, by rows; whole phases, hand-overs included */
+    double catch_up_ns;           /* of a token that the draft has to read first; 0: not seen */
+    /* Of late: what rounds took, and how much of it was spent on looking at other lengths. */
+    double time_ns, look_ns;
     struct co_rates rates[CO_LENGTH_SOURCES][CO_LENGTH_CLASSES];
     uint32_t n_rounds[CO_COST_BATCHES];
     double k_mean; /* of late */
@@ -65,14 +68,16 @@ struct co_length_item {
     int32_t k_max;
     int32_t n_before; /* tokens already drafted by another source that come first */
     float reach;      /* probability that all of those are accepted; 1 when there are none */
+    int32_t behind;   /* tokens that the draft has to read before it can draft */
     int32_t k;        /* out */
 };
 
 void co_length_init(struct co_length *length);
 size_t co_length_class(float temperature);
 
-/* Fill k of every item. A new class of batches first tries a few lengths, so that costs are known;
- * a request at 0 tries again from time to time. */
+/* Fill k of every item. The first rounds of single requests try a few lengths, so that costs are
+ * known. Later the neighbours of the best length, and requests at 0, are tried from time to time,
+ * as long as such looks have not cost more than a hundredth of the time. */
 void co_length_choose(struct co_length *length, struct co_length_item *items, int32_t n);
 
 /* How many tokens behind those of another source are worth a row each, in a batch of n_items. Their
@@ -84,6 +89,9 @@ int32_t co_length_extend(const struct co_length *length, const struct co_length_
  * for a batch; of n_draft decided tokens from position at on, n_accepted were accepted. */
 void co_length_saw_draft(struct co_length *length, int32_t n_seqs, int32_t steps, int64_t ns);
 void co_length_saw_verify(struct co_length *length, int32_t n_seqs, int32_t rows, int64_t ns);
+/* The draft read n_tokens that it lacked, in a draft phase of so many steps. */
+void co_length_saw_catch_up(struct co_length *length, int32_t n_seqs, int32_t steps,
+                            int32_t n_tokens, int64_t ns);
 struct co_length_seen {
     size_t source, class_at;
     int32_t at, n_draft, n_accepted;

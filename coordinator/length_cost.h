@@ -15,8 +15,10 @@ extern "C" {
 #endif
 
 #define CO_COST_BATCHES 8 /* 1, 2-3, 4-7, ... 128 and more */
-/* Sizes to 32 have a cell of their own; then four cells for each doubling, to 4096. */
+/* Sizes to 32 have a cell of their own; then four cells for each doubling, to 4096. In batches of
+ * four and more, whose sizes vary by a few from round to round, the doublings begin at 8. */
 #define CO_COST_EXACT 32
+#define CO_COST_EXACT_BATCH 8
 #define CO_COST_SIZES (CO_COST_EXACT + 4 * 7 + 1)
 
 struct co_cost_cell {
@@ -36,8 +38,21 @@ void co_cost_init(struct co_cost *cost, double growth);
 /* One measurement. A single one far off moves the estimate by little. */
 void co_cost_add(struct co_cost *cost, int32_t batch, int32_t size, double ns);
 
-/* Between measured sizes a straight line, beyond them the slope of those that are known; a class
- * of batches without measurements borrows from the nearest one that has some. 0: nothing known. */
+/* What is known for one class of batches, ready to be asked often. */
+struct co_cost_curve {
+    struct co_cost_points {
+        int32_t n; /* sizes rise */
+        double size[CO_COST_SIZES], ns[CO_COST_SIZES];
+    } own, other; /* other: the nearest class that knows two sizes */
+    double growth;
+};
+void co_cost_curve(const struct co_cost *cost, int32_t batch, struct co_cost_curve *curve);
+
+/* Between measured sizes a straight line. Beyond them, as far as they lie apart, the line goes on;
+ * further out the cost grows as that of another class of batches does, and without one by growth.
+ * A class without measurements borrows from the nearest one that has some. 0: nothing known. */
+double co_cost_at(const struct co_cost_curve *curve, double size);
+/* Both at once. */
 double co_cost_estimate(const struct co_cost *cost, int32_t batch, int32_t size);
 
 /* Class of a batch size. */

@@ -27,6 +27,9 @@ enum ft_code co_round_init(struct co_app *app, struct ft_err *err) {
     app->target_released.cap = app->draft_released.cap = RELEASED_PER_SEQ * n;
     app->target_released.ids = calloc(RELEASED_PER_SEQ * n, sizeof *app->target_released.ids);
     app->draft_released.ids = calloc(RELEASED_PER_SEQ * n, sizeof *app->draft_released.ids);
+    enum ft_code code = co_trace_init(&app->trace, err);
+    if (code != FT_OK)
+        return code;
     if (round->entries == NULL || round->plans == NULL || round->seqs == NULL ||
         round->tokens == NULL || round->transform == NULL || app->target_released.ids == NULL ||
         app->draft_released.ids == NULL)
@@ -40,6 +43,7 @@ void co_round_fini(struct co_app *app) {
     free(app->round.seqs);
     free(app->round.tokens);
     ft_transform_destroy(&app->round.transform);
+    co_trace_fini(&app->trace);
     free(app->target_released.ids);
     free(app->draft_released.ids);
 }
@@ -213,11 +217,13 @@ static void end_round(struct co_app *app) {
     }
     round->n_entries = 0;
     co_round_kick(app);
+    int64_t begin_ns = ft_clock_now_ns();
     for (struct co_request *r = app->first, *next; r != NULL; r = next) {
         next = r->next;
         co_request_flush(r);
         co_request_collect(r);
     }
+    co_trace_written(&app->trace, begin_ns, ft_clock_now_ns());
 }
 
 static void verify(struct co_app *app) {
@@ -226,6 +232,7 @@ static void verify(struct co_app *app) {
     drop_ended(round);
     co_drafting_verify_begins(app);
     co_plan_target(round->plans, round->n_entries, &app->pair.target_limits);
+    co_trace_mark(&app->trace, FT_TRACE_VERIFY_SENT, ft_clock_now_ns());
     if (!send_target(app) && round->phase == CO_ROUND_VERIFY)
         end_round(app); /* everybody left while the draft computed; others may have come */
 }
@@ -247,6 +254,7 @@ void co_round_kick(struct co_app *app) {
         return;
     }
     round->begin_ns = ft_clock_now_ns();
+    co_trace_begin(&app->trace, round->begin_ns);
     round->draft_ns = 0;
     round->target_ns = 0;
     round->decoding = false;
@@ -254,8 +262,12 @@ void co_round_kick(struct co_app *app) {
     round->phase = CO_ROUND_DRAFT;
     co_drafting_propose(app);
     plan_draft(app);
-    if (!send_draft(app) && round->phase == CO_ROUND_DRAFT)
+    int64_t sent_ns = ft_clock_now_ns();
+    if (send_draft(app)) {
+        co_trace_mark(&app->trace, FT_TRACE_DRAFT_SENT, sent_ns);
+    } else if (round->phase == CO_ROUND_DRAFT) {
         verify(app);
+    }
 }
 
 void co_round_draft_reply(struct co_app *app, const struct ft_wire_step_reply *reply) {
@@ -265,6 +277,8 @@ void co_round_draft_reply(struct co_app *app, const struct ft_wire_step_reply *r
         return;
     }
     round->draft_ns = (int64_t)reply->compute_nanos;
+    co_trace_reply(&app->trace, FT_TRACE_DRAFT_SENT, ft_clock_now_ns(), reply->begin_nanos,
+                   reply->compute_nanos);
     uint32_t generation = (uint32_t)(reply->step_id % FT_REGION_GENERATIONS);
     size_t at = 0;
     bool ok = true;
@@ -297,6 +311,30 @@ void co_round_draft_down(struct co_app *app) {
         co_round_kick(app);
 }
 
+/* Accept what entry i got, and note it. *now_ns is the time before and, in the end, behind it. */
+static bool accept(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,
+                   uint32_t generation, int64_t *now_ns) {
+    const struct co_plan_item *plan = &app->round.plans[i];
+    const struct co_request *r = app->round.entries[i].request;
+    int32_t n_before = r->n;
+    uint64_t accepted_before = r->spec.accepted;
+    if (!co_accept_target(app, i, result, generation))
+        return false;
+    struct ft_wire_trace_seq seq = {
+        .seq_id = r->seq_id,
+        .tokens = (uint32_t)plan->target_tokens,
+        .model_drafted = (uint32_t)plan->draft_k,
+        .drafted = (uint32_t)plan->verify_k,
+        .accepted = (uint32_t)(r->spec.accepted - accepted_before),
+        .committed = (uint32_t)(r->n - n_before),
+        .accept_begin = (uint64_t)*now_ns,
+    };
+    *now_ns = ft_clock_now_ns();
+    seq.accept_end = (uint64_t)*now_ns;
+    co_trace_request(&app->trace, &seq, r->id);
+    return true;
+}
+
 void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *reply) {
     struct co_round *round = &app->round;
     if (round->phase != CO_ROUND_VERIFY) {
@@ -305,15 +343,18 @@ void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *
     }
     int64_t begin_ns = ft_clock_now_ns();
     round->target_ns = (int64_t)reply->compute_nanos;
+    co_trace_reply(&app->trace, FT_TRACE_VERIFY_SENT, begin_ns, reply->begin_nanos,
+                   reply->compute_nanos);
     uint32_t generation = (uint32_t)(reply->step_id % FT_REGION_GENERATIONS);
     size_t at = 0;
+    int64_t now_ns = begin_ns;
     bool ok = true;
     for (int32_t i = 0; i < round->n_entries && ok; i++) {
         if (round->plans[i].target_tokens == 0)
             continue;
         ok = at < reply->n_results &&
              reply->results[at].seq_id == round->entries[i].request->seq_id &&
-             co_accept_target(app, i, &reply->results[at], generation);
+             accept(app, i, &reply->results[at], generation, &now_ns);
         at++;
     }
     if (!ok) {
@@ -321,8 +362,9 @@ void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *
         return;
     }
     co_drafting_round_ends(app);
+    co_trace_end(&app->trace, now_ns);
     if (round->decoding)
-        record_times(app, ft_clock_now_ns() - begin_ns);
+        record_times(app, now_ns - begin_ns);
     if (round->bad_draft)
         co_peer_fail(app->draft, "q rows that its tokens cannot have been drawn from");
     end_round(app);

@@ -611,6 +611,7 @@ static const struct ft_rpc_method k_methods[] = {
      .kind = FT_RPC_UNARY,
      .on_message = co_operate_reload_draft,
      .on_gone = co_operate_reload_gone},
+    {.path = FT_WIRE_ADMIN_SERVICE "Trace", .kind = FT_RPC_UNARY, .on_message = co_admin_trace},
 };
 
 const struct ft_rpc_method *co_service_methods(size_t *n) {

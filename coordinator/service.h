@@ -15,6 +15,8 @@ const struct ft_rpc_method *co_service_methods(size_t *n);
 
 /* Admin.GetStats (admin.c). */
 void co_admin_get_stats(struct ft_rpc_call *call, void *service, struct ft_str message);
+/* Admin.Trace (admin_trace.c). */
+void co_admin_trace(struct ft_rpc_call *call, void *service, struct ft_str message);
 void co_admin_gone(struct ft_rpc_call *call, void *service);
 
 /* The rest of Admin (operate.c), but for Trace. */

@@ -143,10 +143,24 @@ static void progress(size_t done, size_t all, const struct bench_row *row) {
     fflush(stderr);
 }
 
+/* A row whose requests at once take several prompts has its turn only where a new handful begins,
+ * so that one repeat is every prompt once for each row. */
+static bool has_turn(const struct bench_row *row, size_t prompt) {
+    return prompt % (size_t)row->together == 0;
+}
+
+static size_t count_turns(const struct bench *bench) {
+    size_t n = 0;
+    for (size_t prompt = 0; prompt < bench->n_prompts; prompt++)
+        for (size_t i = 0; i < bench->n_rows; i++)
+            n += has_turn(&bench->rows[i], prompt);
+    return n;
+}
+
 /* Every row in turn on each prompt, again and again: what disturbs the machine disturbs all. */
 static int run_rows(struct bench *bench) {
     size_t repeats = bench->opts->bench_repeats > 0 ? bench->opts->bench_repeats : 2;
-    size_t all = repeats * bench->n_prompts * bench->n_rows, done = 0;
+    size_t all = repeats * count_turns(bench), done = 0;
     struct bench_row warm_up = {.together = 1, .k = -1, .speculates = true};
     int status = bench_sample(bench, &warm_up, 0);
     ft_buf_fini(&warm_up.speeds);
@@ -158,6 +172,8 @@ static int run_rows(struct bench *bench) {
             for (size_t i = 0; i < bench->n_rows && status == CTL_EXIT_OK; i++) {
                 /* Another row begins each time, so that none always follows the same one. */
                 struct bench_row *row = &bench->rows[(i + prompt + repeat) % bench->n_rows];
+                if (!has_turn(row, prompt))
+                    continue;
                 progress(done++, all, row);
                 status = bench_sample(bench, row, prompt);
             }

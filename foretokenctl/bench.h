@@ -39,7 +39,7 @@ struct bench_summary {         /* of one row */
     double speedup, low, high; /* mean ratio to the base and its 95 % interval */
     double alpha, c, length;   /* length: tokens of a round that drafts, bonus included */
     double predicted, theorem; /* with measured costs of all phases; theorem 3.8 alone */
-    double first_p50, gap_p50, gap_p99;
+    double first_p50, first_p99, gap_p50, gap_p90, gap_p99;
     double draft_ms, target_ms, host_ms, round_ms; /* of a round */
 };
 

@@ -33,6 +33,17 @@ static double nth(const struct ft_buf *buf, size_t i) {
     return value;
 }
 
+/* 97.5 % point of Student's t: of few samples the mean is known worse than the normal curve says.
+ */
+static double student(size_t freedom) {
+    static const double t[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
+                               2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
+                               2.110,  2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064,
+                               2.060,  2.056, 2.052, 2.048, 2.045, 2.042};
+    size_t n = sizeof t / sizeof t[0];
+    return freedom <= n ? t[freedom - 1] : 1.96 + 2.4 / (double)freedom;
+}
+
 /* Mean and 95 % interval of the ratio of paired samples, in logarithms: twice as fast and half as
  * fast are as far from 1. */
 static void compare_to_base(const struct bench_row *row, const struct bench_row *base,
@@ -50,7 +61,7 @@ static void compare_to_base(const struct bench_row *row, const struct bench_row 
     }
     double mean = sum / (double)n;
     double variance = n > 1 ? (squares - sum * mean) / (double)(n - 1) : 0;
-    double error = 1.96 * sqrt((variance > 0 ? variance : 0) / (double)n);
+    double error = n > 1 ? student(n - 1) * sqrt((variance > 0 ? variance : 0) / (double)n) : 0;
     out->speedup = exp(mean);
     out->low = exp(mean - error);
     out->high = exp(mean + error);
@@ -65,7 +76,9 @@ struct bench_summary bench_summarize(const struct bench *bench, const struct ben
     struct bench_summary s = {.speed = quantile(&row->speeds, 0.5),
                               .first_p50 = quantile(&row->firsts, 0.5),
                               .gap_p50 = quantile(&row->gaps, 0.5),
-                              .gap_p99 = quantile(&row->gaps, 0.99)};
+                              .gap_p99 = quantile(&row->gaps, 0.99),
+                              .first_p99 = quantile(&row->firsts, 0.99),
+                              .gap_p90 = quantile(&row->gaps, 0.9)};
     compare_to_base(row, base, &s);
     if (row->steps == 0 || base->steps == 0)
         return s;
@@ -104,8 +117,12 @@ void bench_table(const struct bench *bench, struct ft_buf *out) {
     for (size_t i = 0; i < bench->n_rows; i++) {
         const struct bench_row *row = &bench->rows[i];
         struct bench_summary s = bench_summarize(bench, row);
-        ft_buf_addf(out, "%-4d %-9.9s %8.1f  %4.2f [%4.2f, %4.2f]", row->together, row->label,
-                    s.speed, s.speedup, s.low, s.high);
+        ft_buf_addf(out, "%-4d %-9.9s %8.1f  %4.2f ", row->together, row->label, s.speed,
+                    s.speedup);
+        if (row->speeds.len > sizeof(double))
+            ft_buf_addf(out, "[%4.2f, %4.2f]", s.low, s.high);
+        else
+            ft_buf_addf(out, "%-12s", "[one sample]");
         if (row->drafts > 0)
             ft_buf_addf(out, "  %6.3f %6.3f %6.2f %6.2f %7.2f", s.alpha, s.c, s.predicted,
                         s.theorem, s.length);
@@ -138,15 +155,18 @@ void bench_json(const struct bench *bench, struct ft_buf *out) {
                     ",\"concurrency\":%d,\"output_throughput\":%.3f,\"speedup\":%.4f,"
                     "\"speedup_low\":%.4f,\"speedup_high\":%.4f,\"alpha\":%.4f,\"c\":%.4f,"
                     "\"predicted_speedup\":%.4f,\"theorem_speedup\":%.4f,"
-                    "\"mean_acceptance_length\":%.4f,\"num_drafts\":%" PRIu64
+                    "\"mean_acceptance_length\":%.4f,\"output_tokens\":%" PRIu64
+                    ",\"num_target_steps\":%" PRIu64 ",\"num_drafts\":%" PRIu64
                     ",\"num_draft_tokens\":%" PRIu64 ",\"num_accepted_tokens\":%" PRIu64
-                    ",\"median_ttft_ms\":%.3f,\"median_itl_ms\":%.4f,\"p99_itl_ms\":%.4f,"
+                    ",\"median_ttft_ms\":%.3f,\"p99_ttft_ms\":%.3f,\"median_itl_ms\":%.4f,"
+                    "\"p90_itl_ms\":%.4f,\"p99_itl_ms\":%.4f,"
                     "\"round_ms\":%.4f,\"draft_ms\":%.4f,\"target_ms\":%.4f,\"host_ms\":%.4f,"
                     "\"lossy\":%s,\"num_accepted_tokens_per_pos\":",
                     row->together, s.speed, s.speedup, s.low, s.high, s.alpha, s.c, s.predicted,
-                    s.theorem, s.length, row->drafts, row->drafted, row->accepted,
-                    1e3 * s.first_p50, 1e3 * s.gap_p50, 1e3 * s.gap_p99, s.round_ms, s.draft_ms,
-                    s.target_ms, s.host_ms, row->lossy ? "true" : "false");
+                    s.theorem, s.length, row->tokens, row->steps, row->drafts, row->drafted,
+                    row->accepted, 1e3 * s.first_p50, 1e3 * s.first_p99, 1e3 * s.gap_p50,
+                    1e3 * s.gap_p90, 1e3 * s.gap_p99, s.round_ms, s.draft_ms, s.target_ms,
+                    s.host_ms, row->lossy ? "true" : "false");
         ctl_print_json_counts(out, row->accepted_at, FT_DRAFT_LEN_MAX);
         ft_buf_add_c(out, ",\"num_draft_tokens_per_pos\":");
         ctl_print_json_counts(out, row->drafted_at, FT_DRAFT_LEN_MAX);

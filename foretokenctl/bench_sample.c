@@ -14,6 +14,7 @@ struct call {
     int64_t begin_ns, first_ns, last_ns;
     uint64_t tokens, prompt_tokens;
     struct ft_wire_spec_stats spec;
+    struct ft_buf text, itls; /* itls: double, seconds between messages */
     struct ft_rpc_status status;
     struct ft_err err;
 };
@@ -23,7 +24,6 @@ struct sample {
     struct bench_row *row;
     struct call calls[BENCH_TOGETHER_MAX];
     int32_t n_running;
-    struct ft_buf gaps; /* JSON numbers of the call that is written */
 };
 
 static void on_message(void *user, struct ft_str bytes) {
@@ -41,13 +41,16 @@ static void on_message(void *user, struct ft_str bytes) {
             call->first_ns = now;
             ft_buf_add(&call->sample->row->firsts, &first, sizeof first);
         } else {
-            double gap = (double)(now - call->last_ns) * 1e-9 / (double)message.n_token_ids;
+            double wait = (double)(now - call->last_ns) * 1e-9;
+            double gap = wait / (double)message.n_token_ids;
+            ft_buf_add(&call->itls, &wait, sizeof wait);
             for (size_t i = 0; i < message.n_token_ids; i++)
                 ft_buf_add(&call->sample->row->gaps, &gap, sizeof gap);
         }
         call->last_ns = now;
         call->tokens += message.n_token_ids;
     }
+    ft_buf_add_str(&call->text, message.text);
     if (message.has_usage)
         call->prompt_tokens = message.usage.prompt_tokens;
     if (message.has_speculative) {
@@ -95,6 +98,8 @@ static int open_call(struct sample *sample, struct call *call, size_t prompt) {
     ft_buf_reset(&bench->session->message);
     ft_wire_encode_generate(&request, &bench->session->message);
     call->sample = sample;
+    ft_buf_init(&call->text, 0);
+    ft_buf_init(&call->itls, 0);
     call->arena = ft_arena_create(1 << 14, 0);
     if (call->arena == NULL)
         return ctl_exit_because(CTL_EXIT_OS, "no memory for replies");
@@ -126,7 +131,8 @@ static int worker_seconds(struct bench *bench, double *target_s, double *draft_s
     return CTL_EXIT_OK;
 }
 
-/* One request in the shape of vLLM's benchmark results. */
+/* One request in the shape of vLLM's benchmark results, RequestFuncOutput; row and concurrency are
+ * ours. */
 static void add_request(struct bench *bench, const struct bench_row *row, const struct call *call) {
     struct ft_buf *out = &bench->requests;
     if (out->len > 0)
@@ -134,14 +140,23 @@ static void add_request(struct bench *bench, const struct bench_row *row, const 
     ft_buf_add_c(out, "{\"row\":");
     ft_buf_add_json(out, ft_str_c(row->label));
     ft_buf_addf(out,
-                ",\"concurrency\":%d,\"success\":true,\"prompt_len\":%" PRIu64
-                ",\"output_tokens\":%" PRIu64 ",\"ttft\":%.6f,\"latency\":%.6f,\"tpot\":%.6f}",
-                row->together, call->prompt_tokens, call->tokens,
+                ",\"concurrency\":%d,\"success\":true,\"error\":\"\",\"prompt_len\":%" PRIu64
+                ",\"output_tokens\":%" PRIu64 ",\"start_time\":%.6f,\"ttft\":%.6f,"
+                "\"latency\":%.6f,\"tpot\":%.6f,\"itl\":[",
+                row->together, call->prompt_tokens, call->tokens, (double)call->begin_ns * 1e-9,
                 (double)(call->first_ns - call->begin_ns) * 1e-9,
                 (double)(call->last_ns - call->begin_ns) * 1e-9,
                 call->tokens > 1
                     ? (double)(call->last_ns - call->first_ns) * 1e-9 / (double)(call->tokens - 1)
                     : 0.0);
+    for (size_t i = 0; i < call->itls.len / sizeof(double); i++) {
+        double itl;
+        memcpy(&itl, call->itls.ptr + i * sizeof itl, sizeof itl);
+        ft_buf_addf(out, i == 0 ? "%.6f" : ",%.6f", itl);
+    }
+    ft_buf_add_c(out, "],\"generated_text\":");
+    ft_buf_add_json(out, ft_buf_str(&call->text));
+    ft_buf_add_c(out, "}");
 }
 
 static void add_call(struct bench_row *row, const struct call *call) {
@@ -211,7 +226,10 @@ int bench_sample(struct bench *bench, struct bench_row *row, size_t first_prompt
         row->target_s += target_after - target_before;
         row->draft_s += draft_after - draft_before;
     }
-    for (int32_t i = 0; i < row->together; i++)
+    for (int32_t i = 0; i < row->together; i++) {
         ft_arena_destroy(&sample.calls[i].arena);
+        ft_buf_fini(&sample.calls[i].text);
+        ft_buf_fini(&sample.calls[i].itls);
+    }
     return status;
 }

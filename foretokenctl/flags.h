@@ -27,6 +27,7 @@ enum ctl_command {
     CTL_INPUT = CTL_GENERATE | CTL_TOKENIZE,
     CTL_REQUEST = CTL_GENERATE | CTL_BATCH,
     CTL_BENCH = 64,
+    CTL_TRACE = 128,
     CTL_HEALTH = 1 << 8,
     CTL_REQUESTS = 1 << 9,
     CTL_CANCEL = 1 << 10,
@@ -69,6 +70,7 @@ struct ctl_options {
     double interval_s; /* 0: not given */
     struct ft_str reason, model_dir;
     struct ft_str html;
+    uint32_t rounds;                 /* of a trace; 0: all */
     struct ft_wire_generate request; /* all but its input and request_id */
 };
 

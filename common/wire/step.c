@@ -229,6 +229,7 @@ void ft_wire_encode_step_reply(const struct ft_wire_step_reply *in, struct ft_bu
     m.step_id = in->step_id;
     m.epoch = in->epoch;
     m.compute_nanos = in->compute_nanos;
+    m.begin_nanos = in->begin_nanos;
     ft_pb_pack(&m.base, out);
     for (size_t i = 0; i < in->n_results; i++) {
         const struct ft_wire_seq_result *r = &in->results[i];
@@ -291,7 +292,11 @@ enum ft_code ft_wire_decode_step_reply(struct ft_str in, struct ft_arena *arena,
         if (code != FT_OK)
             return code;
     }
-    *out =
-        (struct ft_wire_step_reply){m->step_id, m->epoch, m->compute_nanos, results, m->n_results};
+    *out = (struct ft_wire_step_reply){.step_id = m->step_id,
+                                       .epoch = m->epoch,
+                                       .compute_nanos = m->compute_nanos,
+                                       .begin_nanos = m->begin_nanos,
+                                       .results = results,
+                                       .n_results = m->n_results};
     return FT_OK;
 }

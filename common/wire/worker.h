@@ -117,6 +117,7 @@ struct ft_wire_step_reply { /* StepResponse */
     uint64_t compute_nanos;
     const struct ft_wire_seq_result *results;
     size_t n_results;
+    uint64_t begin_nanos;
 };
 
 /* Encoders append; check out->failed once. */

@@ -260,6 +260,11 @@ enum ft_code ft_step_execute(struct ft_worker *worker, const struct ft_wire_step
     uint64_t nanos = (uint64_t)(ft_clock_now_ns() - begin_ns);
     worker->stats.steps += in->n_seqs > 0; /* not one that only releases */
     worker->stats.step_nanos += nanos;
-    *out = (struct ft_wire_step_reply){in->step_id, in->epoch, nanos, results, in->n_seqs};
+    *out = (struct ft_wire_step_reply){.step_id = in->step_id,
+                                       .epoch = in->epoch,
+                                       .compute_nanos = nanos,
+                                       .begin_nanos = (uint64_t)begin_ns,
+                                       .results = results,
+                                       .n_results = in->n_seqs};
     return FT_OK;
 }

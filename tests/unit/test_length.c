@@ -167,6 +167,27 @@ START_TEST(the_start_of_a_service_costs_little) {
 }
 END_TEST
 
+/* Where every row has its price, many at once gain nothing, and finding that out must not cost what
+ * plain decoding would have earned: from the first round on, one or many requests long. */
+START_TEST(a_large_batch_loses_little_by_looking) {
+    struct world w = {.alpha = 0.7,
+                      .row = 0.15,
+                      .rows_free = 4,
+                      .draft_begin = 0.05,
+                      .draft_step = 0.05,
+                      .noise = 0.1,
+                      .spikes = true,
+                      .n = 1};
+    start();
+    run(&w, _i * 60); /* with and without having seen single requests */
+    w.n = 64;
+    for (int turn = 0; turn < 10; turn++) {
+        memset(g_requests, 0, sizeof g_requests);
+        require_near_best(&w, run(&w, 100), 0.97, turn == 0 ? "first 64" : "next 64");
+    }
+}
+END_TEST
+
 START_TEST(it_comes_back_from_zero) {
     struct world w = {.alpha = 0.9,
                       .row = 0.08,
@@ -307,6 +328,32 @@ START_TEST(costs_are_lines_between_what_was_measured) {
 }
 END_TEST
 
+START_TEST(costs_beyond_what_was_measured_grow_as_those_of_others) {
+    static struct co_cost cost;
+    co_cost_init(&cost, 1);
+    for (int i = 0; i < 50; i++) {
+        co_cost_add(&cost, 1, 1, 1000);
+        co_cost_add(&cost, 1, 5, 1000);
+        co_cost_add(&cost, 1, 17, 3400);
+    }
+    /* A larger batch has its own level: twice what single requests make of 17 rows. */
+    double alone = co_cost_estimate(&cost, 1, 33);
+    for (int i = 0; i < 50; i++)
+        co_cost_add(&cost, 16, 17, 6800);
+    ck_assert_double_eq_tol(co_cost_estimate(&cost, 16, 17), 6800, 70);
+    ck_assert_double_eq_tol(co_cost_estimate(&cost, 16, 33), 2 * alone, 150);
+    /* Two sizes that lie close say nothing of a third far away, and all of one between them. */
+    for (int i = 0; i < 50; i++)
+        co_cost_add(&cost, 16, 19, 6000);
+    ck_assert_double_eq_tol(co_cost_estimate(&cost, 16, 18), 6400, 100);
+    ck_assert_double_ge(co_cost_estimate(&cost, 16, 38), 6800);
+    /* Once they lie far apart, what was measured counts and not what others say. */
+    for (int i = 0; i < 50; i++)
+        co_cost_add(&cost, 16, 32, 7000);
+    ck_assert_double_eq_tol(co_cost_estimate(&cost, 16, 34), 7100, 200);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("length");
     TCase *tc = tcase_create("length");
@@ -316,6 +363,7 @@ int main(void) {
     for (int i = 0; i < 4; i++)
         tcase_add_loop_test(tc, a_batch_drafts_less_when_rows_are_dear, batches[i], batches[i] + 1);
     tcase_add_test(tc, the_start_of_a_service_costs_little);
+    tcase_add_loop_test(tc, a_large_batch_loses_little_by_looking, 0, 2);
     tcase_add_test(tc, it_comes_back_from_zero);
     tcase_add_test(tc, it_follows_a_machine_that_slows_down);
     tcase_add_test(tc, requests_of_one_batch_get_what_suits_each);
@@ -323,6 +371,7 @@ int main(void) {
     tcase_add_test(tc, rates_are_what_was_seen);
     tcase_add_test(tc, policies_are_numbers_auto_or_tables);
     tcase_add_test(tc, costs_are_lines_between_what_was_measured);
+    tcase_add_test(tc, costs_beyond_what_was_measured_grow_as_those_of_others);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -287,11 +287,13 @@ END_TEST
 START_TEST(decode_step_reply_from_protoc_reads_every_field) {
     static const char text[] =
         "step_id: 1 epoch: 2 compute_nanos: 3 results { seq_id: 4 status: SEQUENCE_NUMERIC "
-        "cached: 5 first_row: 6 n_rows: 7 draft_ids: [8, 9] detail: 'row 3' prefix_hit: 10 }";
+        "cached: 5 first_row: 6 n_rows: 7 draft_ids: [8, 9] detail: 'row 3' prefix_hit: 10 } "
+        "begin_nanos: 11";
     struct ft_wire_step_reply m;
     protoc("encode", "foretoken.worker.v1.StepResponse", ft_str_c(text), &wire);
     ck_assert_int_eq(ft_wire_decode_step_reply(ft_buf_str(&wire), arena, &m, &err), FT_OK);
     ck_assert(m.step_id == 1 && m.epoch == 2 && m.compute_nanos == 3 && m.n_results == 1);
+    ck_assert_uint_eq(m.begin_nanos, 11);
     const struct ft_wire_seq_result *r = m.results;
     ck_assert(r->seq_id == 4 && r->status == FT_WIRE_SEQ_NUMERIC && r->cached == 5);
     ck_assert(r->first_row == 6 && r->n_rows == 7 && r->prefix_hit == 10);

@@ -214,7 +214,8 @@ static struct ft_wire_step_reply any_step_reply(struct sample_rng *rng, struct f
         r->detail = any_str(rng, arena);
         r->prefix_hit = any_u32(rng);
     }
-    return (struct ft_wire_step_reply){any_u64(rng), any_u64(rng), any_u64(rng), results, n};
+    return (struct ft_wire_step_reply){any_u64(rng), any_u64(rng), any_u64(rng), results, n,
+                                       any_u64(rng)};
 }
 
 static void show_result(struct ft_buf *text, const struct ft_wire_seq_result *in) {
@@ -223,7 +224,7 @@ static void show_result(struct ft_buf *text, const struct ft_wire_seq_result *in
 }
 
 static void show_step_reply(struct ft_buf *text, const struct ft_wire_step_reply *in) {
-    NUM(step_id), NUM(epoch), NUM(compute_nanos), NUM(n_results);
+    NUM(step_id), NUM(epoch), NUM(compute_nanos), NUM(n_results), NUM(begin_nanos);
     for (size_t i = 0; i < in->n_results; i++)
         show_result(text, &in->results[i]);
 }
