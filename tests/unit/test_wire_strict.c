@@ -236,7 +236,7 @@ START_TEST(step_of_five_tokens_costs_microseconds) {
         .seq_id = 7, .keep = 500, .tokens = tokens, .n_tokens = 5, .n_logits = 5};
     struct ft_wire_step m = {.step_id = 1, .epoch = UINT64_MAX, .seqs = &seq, .n_seqs = 1}, read;
     struct ft_wire_seq_result result = {.seq_id = 7, .cached = 505, .n_rows = 5};
-    struct ft_wire_step_reply reply = {1, UINT64_MAX, 900000, &result, 1}, got;
+    struct ft_wire_step_reply reply = {1, UINT64_MAX, 900000, &result, 1, 1}, got;
     enum { BATCHES = 1000, ROUNDS = 20 };
     int64_t best = INT64_MAX;
     for (int batch = 0; batch < BATCHES; batch++) {
