@@ -10,7 +10,7 @@ if [ "${1:-}" = --no-sanitizer ]; then
   shift
 fi
 build=${1:-build/release}
-kernels="test_rows test_linear test_attention"
+kernels="test_rows test_linear test_attention test_choose"
 models="test_device test_model_golden test_model_exact"
 
 [ -f "$build/build.ninja" ] || cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=Release \
