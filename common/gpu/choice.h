@@ -14,7 +14,7 @@ extern "C" {
 #endif
 
 /* Rows of up to so many tokens are decided on a device. */
-#define FT_CHOICE_VOCAB_MAX (3 * 131072)
+#define FT_CHOICE_VOCAB_MAX (2 * 131072)
 #define FT_CHOICE_DRAFTED_MAX 16
 
 enum ft_choice_kind {
@@ -39,6 +39,7 @@ struct ft_choice_row {
     const float *q;      /* dev [n_q], what the draft was drawn from; NULL: one-hot */
     float *probs;        /* dev [n_vocab], where p goes; NULL: nowhere */
     const int32_t *drafted; /* dev [n_drafted], output that the row sees and edits do not count */
+    int32_t *tokens[2]; /* dev, where the token goes as well, for what reads it there; NULL: not */
     int32_t n_vocab, n_q, n_drafted;
     int32_t kind; /* enum ft_choice_kind */
     int32_t top_k;
@@ -70,8 +71,7 @@ struct ft_choice_result {
 /* Decide n_rows rows, each by itself: a row's result depends on nothing but its own fields, and is
  * the same as that of the functions of spec, bit for bit.
  * dev   rows, edits, ids
- * dev   results  [n_rows], or pinned host memory
- * dev   tokens   [n_rows] or NULL: the tokens once more, for what reads them on the device */
+ * dev   results  [n_rows], or pinned host memory */
 struct ft_op_choose {
     const struct ft_choice_row *rows;
     int32_t n_rows;
@@ -80,7 +80,6 @@ struct ft_op_choose {
     const int32_t *ids;
     struct ft_choice_result *results;
     int32_t stamp;
-    int32_t *tokens;
 };
 
 #ifdef __cplusplus

@@ -37,6 +37,7 @@ struct ft_worker_role {
     int32_t rows_per_seq; /* region rows that one sequence can fill */
     int32_t max_draft_len;
     bool rows_from_model; /* logits go from the model straight into the region */
+    bool device_rows;     /* rows may lie on a GPU: nothing in the role reads them on the host */
     /* Take and give back worker->role_state. */
     enum ft_code (*open)(struct ft_worker *worker, struct ft_err *err);
     void (*close)(struct ft_worker *worker);
@@ -66,12 +67,14 @@ struct ft_worker {
     unsigned char fingerprint[FT_TOKENIZER_FINGERPRINT_BYTES];
     struct ft_kvpool *pool;
     struct ft_kvseq_table *seqs;
-    struct ft_region *region; /* NULL while no coordinator is attached */
-    int32_t load_tenths;      /* of the weights, when last said */
+    struct ft_region *region;            /* NULL while no coordinator is attached */
+    struct ft_region_memory device_rows; /* made when first wanted, kept to the end */
+    int32_t load_tenths;                 /* of the weights, when last said */
     uint64_t coordinator_epoch;
     struct ft_worker_stats stats;
     struct ft_step *step; /* scratch */
     void *role_state;
+    char device_uuid[FT_DEVICE_UUID_MAX]; /* "" on a CPU */
 };
 
 /* Load the model and take all memory. params and role are borrowed.
@@ -81,9 +84,11 @@ enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role 
                             const struct ft_worker_params *params, struct ft_err *err);
 void ft_worker_close(struct ft_worker **worker);
 
-/* A fresh region for a coordinator; the one before is closed and every sequence dropped. */
+/* A fresh region for a coordinator; the one before is closed and every sequence dropped.
+ * device_rows: the coordinator reads rows on the GPU where the model is; the log says where they
+ * are then, and what that costs. */
 enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epoch,
-                              struct ft_err *err);
+                              bool device_rows, struct ft_err *err);
 /* The coordinator is gone: drop its sequences and the region. Returns how many sequences. */
 int32_t ft_worker_detach(struct ft_worker *worker);
 

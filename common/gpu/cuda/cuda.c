@@ -112,7 +112,11 @@ static enum ft_code find_gpu(struct cuda_device *cuda, struct ft_err *err) {
         return ft_err_set(err, FT_E_PROC_OS, MODULE,
                           "GPU %d (%s) has compute capability %d.%d: the kernels need 9.0",
                           cuda->number, prop.name, prop.major, prop.minor);
-    snprintf(cuda->name, sizeof cuda->name, "cuda:%d %.48s", cuda->number, prop.name);
+    int has_mps = 0; /* processes share the GPU at the same time, instead of in turns */
+    if (cudaDeviceGetAttribute(&has_mps, cudaDevAttrMpsEnabled, cuda->number) != cudaSuccess)
+        (void)cudaGetLastError();
+    snprintf(cuda->name, sizeof cuda->name, "cuda:%d %.40s%s", cuda->number, prop.name,
+             has_mps != 0 ? ", MPS" : ", no MPS");
     ft_cuda_uuid_text(prop.uuid.bytes, cuda->uuid);
     cuda->target.n_processors = prop.multiProcessorCount;
     return FT_OK;

@@ -7,19 +7,27 @@
 
 #include "common/gpu/kernels/launch.cuh"
 
-#define CLUSTER 8 /* blocks */
+#define CLUSTER_MAX 16 /* blocks; 8 have a row of up to 131,072 tokens */
+#define CLUSTER_MIN 8
 #define THREADS 1024
 #define LANES 16               /* of a block, as rowmath has them */
 #define BLOCK 256              /* tokens */
-#define VALUES (BLOCK / LANES) /* of a thread, for each of its V blocks */
+#define VALUES (BLOCK / LANES) /* of a thread */
 #define SLICE (THREADS * VALUES)
 #define BUCKETS 2048
 #define GATHERED 2048 /* values among which a cut is found by comparing all with all */
 #define WEIGHT_SCALE 0x1p40 /* as FT_SELECT_SCALE of select.h */
-#define AT_ONCE 8     /* sums of blocks on their way to be added up */
+#define GROUP 32      /* blocks whose sums are added up for themselves, as rowmath has it */
+#define RUN 16        /* tokens that ft_transform_draw passes together */
 #define EXP_MIN -87.0f
 #define FLT_LEAST 0x1p-126f
 #define Q_SUM_SLACK 1e-3
+
+/* Sums of blocks, and of groups of them, in rows that do not meet in one bank. */
+#define SUMS_MAX (CLUSTER_MAX * SLICE / BLOCK / GROUP * (GROUP + 1))
+static __device__ __forceinline__ int32_t sum_at(int32_t block) {
+    return block / GROUP * (GROUP + 1) + block % GROUP;
+}
 
 struct choose_args {
     struct ft_op_choose op;
@@ -37,27 +45,31 @@ struct arrival {
     int32_t id;
 };
 
-template <int V> struct shared {
+struct shared {
     struct ft_choice_row row;
     union {
-        float slice[V * SLICE]; /* of the row, while it is edited */
+        float slice[SLICE]; /* of the row, while it is edited */
         struct {
-            unsigned long long weights[BUCKETS];
-            unsigned counts[BUCKETS];
-            float gathered[GATHERED];
+            unsigned long long own_weights[BUCKETS]; /* then of the gathered */
+            unsigned own_counts[BUCKETS];
+            uint32_t gathered[GATHERED]; /* keys */
         };
     };
+    unsigned long long weights[BUCKETS]; /* of all blocks; zero between cuts */
+    unsigned counts[BUCKETS];
     union {
-        unsigned is_allowed[V * SLICE / 32]; /* while the row is edited */
+        unsigned is_allowed[SLICE / 32]; /* while the row is edited */
         float walk[BLOCK];
     };
-    double upto[V * CLUSTER * SLICE / BLOCK];
-    struct arrival arrivals[THREADS / 32], first_arrivals[CLUSTER];
+    double upto[2][SUMS_MAX], before[SUMS_MAX / GROUP]; /* see sum_row; used in turn */
+    double runs[BLOCK / RUN], total;
+    struct arrival arrivals[THREADS / 32], first_arrivals[CLUSTER_MAX];
     struct found found;
-    float warp_max[THREADS / 32], block_max[CLUSTER];
-    int32_t warp_ids[THREADS / 32], block_ids[CLUSTER];
+    float warp_max[THREADS / 32], block_max[CLUSTER_MAX];
+    int32_t warp_ids[THREADS / 32], block_ids[CLUSTER_MAX];
     int32_t drafted[FT_CHOICE_DRAFTED_MAX], is_edited[FT_CHOICE_DRAFTED_MAX];
-    unsigned n_gathered, best_key, least_key;
+    unsigned n_own, best_key, least_key;
+    int32_t shares[CLUSTER_MAX];
     int32_t met_block, drawn;
     float p_draft;
 };

@@ -1,8 +1,8 @@
 /* choose_cut: where top-k and top-p cut a row that a cluster of blocks holds in its registers.
  * Owns:    nothing.
  * Runs in: choose.cu only.
- * Never:   differs from ft_select_cut of spec by a bit: weights are whole numbers, whose sums are the
- *          same in any order. */
+ * Never:   differs from ft_select_cut of spec by a bit: weights are whole numbers, whose sums are
+ *          the same in any order. */
 #ifndef FT_GPU_KERNELS_CHOOSE_CUT_CUH
 #define FT_GPU_KERNELS_CHOOSE_CUT_CUH
 
@@ -27,15 +27,15 @@ static __device__ __forceinline__ uint64_t weight_of(float x, bool by_value) {
 }
 
 /* Highest bucket at which the weight, summed from the top, reaches want; the lowest with a weight
- * when none does. What lies above is taken off *want. By the first warp of the cluster's first
- * block: a lane adds up 64 buckets, then the lane that is met goes through its own. */
-template <int V>
-static __device__ __forceinline__ void find_bucket(struct shared<V> &s, uint64_t want) {
+ * when none does. What lies above is taken off. By one warp of each block: a lane adds up 64
+ * buckets, then the lane that is met goes through its own. */
+static __device__ __forceinline__ void find_bucket(struct shared &s, uint64_t want,
+                                                   bool by_value) {
     const int PER_LANE = BUCKETS / 32;
     int32_t lane = threadIdx.x, top = BUCKETS - 1 - lane * PER_LANE;
     uint64_t own = 0;
     for (int i = 0; i < PER_LANE; i++)
-        own += s.weights[top - i];
+        own += by_value ? s.weights[top - i] : s.counts[top - i];
     uint64_t upto = own; /* of lanes 0 .. lane, the highest buckets first */
     for (int i = 1; i < 32; i *= 2) {
         uint64_t other = __shfl_up_sync(0xFFFFFFFFu, upto, i);
@@ -48,13 +48,14 @@ static __device__ __forceinline__ void find_bucket(struct shared<V> &s, uint64_t
     int winner = is_met ? __ffs((int)met) - 1 : any != 0 ? 31 - __clz((int)any) : 0;
     if (lane != winner)
         return;
-    uint64_t left = want - (upto - own);
+    uint64_t left = want - (upto - own), last = 0;
     int32_t bucket = top;
     for (int i = 0; i < PER_LANE; i++) {
-        uint64_t weight = s.weights[top - i];
+        uint64_t weight = by_value ? s.weights[top - i] : s.counts[top - i];
         if (weight == 0)
             continue;
         bucket = top - i;
+        last = weight;
         if (is_met && weight >= left)
             break;
         if (is_met)
@@ -63,107 +64,141 @@ static __device__ __forceinline__ void find_bucket(struct shared<V> &s, uint64_t
     s.found.bucket = bucket;
     s.found.count = s.counts[bucket];
     /* Rounding left a little unreached: no weight above the lowest may be asked for again. */
-    s.found.want = is_met ? left : s.weights[bucket];
+    s.found.want = is_met ? left : last;
 }
 
-/* Among the gathered values, in the first block: the largest v such that those >= v weigh at least
- * want; the smallest with a weight when they never do. */
-template <int V>
-static __device__ __forceinline__ void find_value(struct shared<V> &s, int32_t n, uint64_t want,
-                                                  bool by_value) {
-    uint32_t best = 0, least = 0xFFFFFFFFu;
-    for (int32_t i = threadIdx.x; i < n; i += THREADS) {
-        uint32_t key = key_of(s.gathered[i]);
-        uint64_t weight = 0;
-        for (int32_t j = 0; j < n; j++)
-            if (key_of(s.gathered[j]) >= key)
-                weight += weight_of(s.gathered[j], by_value);
-        if (weight >= want)
-            best = max(best, key);
-        if (weight_of(s.gathered[i], by_value) > 0)
-            least = min(least, key);
-    }
+static __device__ __forceinline__ float value_of(uint32_t key) {
+    return __uint_as_float(key >> 31 != 0 ? key & 0x7FFFFFFFu : ~key);
+}
+
+/* The same among n gathered values: the key of the largest v such that those >= v weigh at least
+ * want; of the smallest with a weight when they never do. */
+static __device__ __forceinline__ uint32_t find_value(struct shared &s, int32_t n,
+                                                      uint64_t want, bool by_value) {
+    for (int32_t i = threadIdx.x; i < n; i += THREADS)
+        s.own_weights[i] = weight_of(value_of(s.gathered[i]), by_value);
     if (threadIdx.x == 0) {
         s.best_key = 0;
         s.least_key = 0xFFFFFFFFu;
     }
     __syncthreads();
-    if (best != 0)
-        atomicMax(&s.best_key, best);
-    if (least != 0xFFFFFFFFu)
-        atomicMin(&s.least_key, least);
+    for (int32_t i = threadIdx.x; i < n; i += THREADS) {
+        uint32_t key = s.gathered[i];
+        uint64_t weight = 0;
+#pragma unroll 4
+        for (int32_t j = 0; j < n; j++)
+            weight += s.gathered[j] >= key ? s.own_weights[j] : 0;
+        if (weight >= want)
+            atomicMax(&s.best_key, key);
+        if (s.own_weights[i] > 0)
+            atomicMin(&s.least_key, key);
+    }
     __syncthreads();
+    return s.best_key != 0 ? s.best_key : s.least_key;
+}
+
+/* Which values a level of a selection looks at. */
+struct cut_level {
+    uint32_t prefix, prefix_mask, mask;
+    int at;
+};
+
+static __device__ __forceinline__ bool is_in(const struct cut_level &l, float x, float least) {
+    return x >= least && (key_of(x) & l.prefix_mask) == l.prefix;
+}
+
+/* Weights by bucket, of all blocks, in every block. */
+static __device__ __forceinline__ void fill_buckets(cg::cluster_group &cluster, struct shared &s,
+                                                    const float x[VALUES], float least,
+                                                    const struct cut_level &l, bool by_value) {
+    for (int32_t i = threadIdx.x; i < BUCKETS; i += THREADS) {
+        s.own_weights[i] = 0;
+        s.own_counts[i] = 0;
+    }
+    __syncthreads();
+#pragma unroll
+        for (int j = 0; j < VALUES; j++) {
+            if (!is_in(l, x[j], least))
+                continue;
+            uint32_t bucket = key_of(x[j]) >> l.at & l.mask;
+            atomicAdd(&s.own_counts[bucket], 1u);
+            if (by_value)
+                atomicAdd(&s.own_weights[bucket],
+                          (unsigned long long)weight_of(x[j], by_value));
+        }
+    __syncthreads();
+    for (int32_t i = threadIdx.x; i < BUCKETS; i += THREADS) {
+        if (s.own_counts[i] == 0)
+            continue;
+        for (unsigned r = 0; r < cluster.num_blocks(); r++) {
+            struct shared *to = cluster.map_shared_rank(&s, r);
+            atomicAdd(&to->counts[i], s.own_counts[i]);
+            if (by_value)
+                atomicAdd(&to->weights[i], s.own_weights[i]);
+        }
+    }
+    cluster.sync();
+}
+
+/* The values of the bucket that was found, in every block. */
+static __device__ __forceinline__ void gather(cg::cluster_group &cluster, struct shared &s,
+                                              const float x[VALUES], float least,
+                                              int32_t bucket, const struct cut_level &l) {
+    if (threadIdx.x < cluster.num_blocks())
+        s.shares[threadIdx.x] =
+            (int32_t)cluster.map_shared_rank(&s, threadIdx.x)->own_counts[bucket];
+    if (threadIdx.x == 0)
+        s.n_own = 0;
+    __syncthreads();
+    int32_t first = 0;
+    for (int32_t r = 0; r < (int32_t)cluster.block_rank(); r++)
+        first += s.shares[r];
+#pragma unroll
+        for (int j = 0; j < VALUES; j++) {
+            if (!is_in(l, x[j], least))
+                continue;
+            int32_t at = first + (int32_t)atomicAdd(&s.n_own, 1u);
+            for (unsigned r = 0; r < cluster.num_blocks(); r++)
+                cluster.map_shared_rank(&s, r)->gathered[at] = key_of(x[j]);
+        }
+    cluster.sync();
+}
+
+static __device__ __forceinline__ void clear_buckets(struct shared &s) {
+    for (int32_t i = threadIdx.x; i < BUCKETS; i += THREADS) {
+        s.weights[i] = 0;
+        s.counts[i] = 0;
+    }
 }
 
 /* The value at a cut, as ft_select_cut of spec finds it, among the values >= least.
- * by_value: each weighs itself; else 1. */
-template <int V>
-static __device__ __forceinline__ float select_cut(cg::cluster_group &cluster, struct shared<V> &s,
-                                                   const float x[V][VALUES], float least,
+ * by_value: each weighs itself; else 1. Buckets are clear before and after; others fill them once
+ * the cluster has synced. */
+static __device__ __forceinline__ float select_cut(cg::cluster_group &cluster, struct shared &s,
+                                                   const float x[VALUES], float least,
                                                    uint64_t want, bool by_value) {
-    struct shared<V> *first = cluster.map_shared_rank(&s, 0);
-    uint32_t prefix = 0, prefix_mask = 0;
+    struct cut_level l = {0, 0, 0, 0};
     for (int level = 0; level < 3; level++) {
-        const int at = level == 0 ? 21 : level == 1 ? 10 : 0;
-        const uint32_t mask = level == 2 ? 0x3FF : 0x7FF;
-        for (int32_t i = threadIdx.x; i < BUCKETS; i += THREADS) {
-            s.weights[i] = 0;
-            s.counts[i] = 0;
-        }
-        if (threadIdx.x == 0)
-            s.n_gathered = 0;
-        cluster.sync();
-#pragma unroll
-        for (int v = 0; v < V; v++)
-#pragma unroll
-            for (int j = 0; j < VALUES; j++) {
-                uint32_t key = key_of(x[v][j]);
-                if (!(x[v][j] >= least) || (key & prefix_mask) != prefix)
-                    continue;
-                atomicAdd(&s.counts[key >> at & mask], 1u);
-                if (by_value)
-                    atomicAdd(&s.weights[key >> at & mask],
-                              (unsigned long long)weight_of(x[v][j], by_value));
-            }
+        l.at = level == 0 ? 21 : level == 1 ? 10 : 0;
+        l.mask = level == 2 ? 0x3FF : 0x7FF;
+        fill_buckets(cluster, s, x, least, l, by_value);
+        if (threadIdx.x < 32)
+            find_bucket(s, want, by_value);
         __syncthreads();
-        if (!by_value)
-            for (int32_t i = threadIdx.x; i < BUCKETS; i += THREADS)
-                s.weights[i] = s.counts[i];
-        __syncthreads();
-        if (cluster.block_rank() != 0)
-            for (int32_t i = threadIdx.x; i < BUCKETS; i += THREADS)
-                if (s.counts[i] != 0) {
-                    atomicAdd(&first->counts[i], s.counts[i]);
-                    atomicAdd(&first->weights[i], s.weights[i]);
-                }
-        cluster.sync();
-        if (cluster.block_rank() == 0 && threadIdx.x < 32)
-            find_bucket<V>(s, want);
-        cluster.sync();
-        struct found found = first->found;
-        prefix |= (uint32_t)found.bucket << at;
-        prefix_mask |= mask << at;
+        struct found found = s.found;
+        l.prefix |= (uint32_t)found.bucket << l.at;
+        l.prefix_mask |= l.mask << l.at;
         want = found.want;
-        if (level == 2 || found.count == 0)
-            break;
-        if (found.count > GATHERED)
-            continue;
-#pragma unroll
-        for (int v = 0; v < V; v++)
-#pragma unroll
-            for (int j = 0; j < VALUES; j++)
-                if (x[v][j] >= least && (key_of(x[v][j]) & prefix_mask) == prefix)
-                    first->gathered[atomicAdd(&first->n_gathered, 1u)] = x[v][j];
-        cluster.sync();
-        if (cluster.block_rank() == 0)
-            find_value<V>(s, (int32_t)found.count, want, by_value);
-        cluster.sync();
-        uint32_t best = first->best_key, smallest = first->least_key;
-        prefix = best != 0 ? best : smallest;
-        break;
+        if (level < 2 && found.count > 0 && found.count <= GATHERED) {
+            gather(cluster, s, x, least, found.bucket, l);
+            l.prefix = find_value(s, (int32_t)found.count, want, by_value);
+            level = 2;
+        }
+        clear_buckets(s);
+        if (level < 2)
+            cluster.sync();
     }
-    cluster.sync(); /* nobody clears what others still read */
-    return __uint_as_float(prefix >> 31 != 0 ? prefix & 0x7FFFFFFFu : ~prefix);
+    return value_of(l.prefix);
 }
 
 #endif
