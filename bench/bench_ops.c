@@ -169,7 +169,7 @@ static void fill(struct bench *b) {
 
 static void open_bench(struct bench *b, const char *spec, int32_t n_threads) {
     struct ft_err err = {0};
-    struct ft_device_opts opts = {n_threads, FT_DEVICE_IDLE_SPIN_US};
+    struct ft_device_opts opts = {n_threads, FT_DEVICE_IDLE_SPIN_US, false};
     if (ft_device_open(&b->device, spec, &opts, &err) != FT_OK) {
         fprintf(stderr, "bench_ops: %s\n", err.text);
         exit(ft_code_exit_status(err.code));

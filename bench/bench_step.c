@@ -90,7 +90,7 @@ static void list_weights(struct bench *bench) {
 
 static void open_read(struct bench *bench, const struct options *options) {
     struct ft_err err = {0};
-    struct ft_device_opts opts = {options->threads, 60};
+    struct ft_device_opts opts = {options->threads, 60, false};
     list_weights(bench);
     if (ft_device_open(&bench->device, options->device, &opts, &err) != FT_OK ||
         bench->device->kind->alloc(bench->device, bench->bytes, &bench->weights, &err) != FT_OK)

@@ -1,5 +1,7 @@
 #include "coordinator/accept.h"
 
+#include <string.h>
+
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/spec/logprob.h"
@@ -59,6 +61,7 @@ bool co_accept_draft(struct co_app *app, int32_t i, const struct ft_wire_seq_res
         }
     }
     entry->has_q = rows;
+    entry->device_q = rows && !ft_region_is_host(co_peer_region(app->draft));
     plan->n_drafted = plan->draft_k;
     return true;
 }
@@ -126,7 +129,9 @@ static enum ft_code add_prompt_logprobs(struct co_app *app, struct co_request *r
         int32_t position = r->target_len + j;
         if (position >= r->n_prompt_rows_wanted)
             break;
-        const float *logits = ft_region_row(co_peer_region(app->target), generation, first_row + j);
+        const struct ft_region *region = co_peer_region(app->target);
+        const float *logits = co_decider_read(&app->decider, region,
+                                              ft_region_row(region, generation, first_row + j), 0);
         if (logits == NULL)
             return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE, "a row outside the region");
         enum ft_code code = ft_logprob_row(app->round.transform, logits, app->pair.vocab_size,
@@ -165,27 +170,34 @@ static void commit(struct co_app *app, int32_t i, const struct ft_round *round,
     co_request_conclude(r);
 }
 
-/* The rows that decide begin at first_row. */
-static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t generation) {
-    struct co_round_entry *entry = &app->round.entries[i];
+/* What the rule is to decide; rows are where the workers left them. */
+struct decision {
+    struct ft_round round;
+    const float *p_rows[FT_DRAFT_LEN_MAX + 1], *q_rows[FT_DRAFT_LEN_MAX];
+};
+
+/* The rows that decide begin at first_row. false: they are outside the region. */
+static bool make_decision(const struct co_app *app, int32_t i, int64_t first_row,
+                          uint32_t generation, struct decision *d) {
+    const struct co_round_entry *entry = &app->round.entries[i];
     const struct co_plan_item *plan = &app->round.plans[i];
-    struct co_request *r = entry->request;
-    const float *p_rows[FT_DRAFT_LEN_MAX + 1];
+    const struct co_request *r = entry->request;
     for (int32_t k = 0; k <= plan->verify_k; k++) {
-        p_rows[k] = ft_region_row(co_peer_region(app->target), generation, first_row + k);
-        if (p_rows[k] == NULL)
+        d->p_rows[k] = ft_region_row(co_peer_region(app->target), generation, first_row + k);
+        if (d->p_rows[k] == NULL)
             return false;
     }
+    memcpy(d->q_rows, entry->q_rows, sizeof d->q_rows);
     int32_t until_stop_allowed = r->min_tokens - (r->n - r->n_prompt);
-    struct ft_round round = {
+    d->round = (struct ft_round){
         .sampling = &r->sampling,
         .counts = r->counts,
         .position = (uint64_t)r->n,
         .draft = entry->draft,
         .n_draft = entry->lost ? 0 : plan->verify_k,
-        .p_rows = p_rows,
+        .p_rows = d->p_rows,
         .n_vocab = app->pair.vocab_size,
-        .q_rows = entry->has_q ? entry->q_rows : NULL,
+        .q_rows = entry->has_q ? d->q_rows : NULL,
         .n_vocab_draft = entry->n_vocab_q,
         .banned = r->stop_ids,
         .n_banned = (size_t)r->n_stop_ids,
@@ -193,22 +205,96 @@ static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t ge
         .lenience = r->lenience,
         .synthetic_rates = r->synthetic_rates,
     };
-    struct ft_verdict verdict;
-    struct ft_err err = {0};
-    co_drafting_rows(app, i);
-    enum ft_code code = r->rule->decide(app->round.transform, &round, &verdict, &err);
+    return true;
+}
+
+/* Of the rows that a reply brought, the first that decides; those before it are the prompt's. */
+static int64_t deciding_row(const struct co_plan_item *plan,
+                            const struct ft_wire_seq_result *result) {
+    return (int64_t)result->first_row + plan->n_logits - 1 - plan->verify_k;
+}
+
+void co_accept_prepare(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,
+                       uint32_t generation) {
+    struct co_round_entry *entry = &app->round.entries[i];
+    const struct co_plan_item *plan = &app->round.plans[i];
+    const struct co_request *r = entry->request;
+    struct decision d;
+    entry->choice.n_rows = 0;
+    if (ft_region_is_host(co_peer_region(app->target)) || r->state != CO_REQUEST_RUNNING ||
+        result->status != FT_WIRE_SEQ_OK || plan->n_logits == 0 ||
+        result->n_rows != (uint32_t)plan->n_logits || r->target_len + plan->target_tokens < r->n)
+        return;
+    /* q rows of the host's, a drafter's own, are not on the GPU. */
+    bool has_host_q = entry->has_q && !entry->lost &&
+                      (!entry->device_q || entry->proposal.n_model < plan->verify_k);
+    if (has_host_q || !make_decision(app, i, deciding_row(plan, result), generation, &d))
+        return;
+    if (!ft_chooser_add(app->decider.chooser, r->rule, &d.round, &entry->choice))
+        entry->choice.n_rows = 0;
+}
+
+/* Bring rows that lie on the GPU here: the target's, and the model's q. */
+static bool fetch_rows(struct co_app *app, const struct co_round_entry *entry, bool and_q,
+                       struct decision *d) {
+    for (int32_t k = 0; k <= d->round.n_draft; k++) {
+        d->p_rows[k] = co_decider_read(&app->decider, co_peer_region(app->target), d->p_rows[k], k);
+        if (d->p_rows[k] == NULL)
+            return false;
+    }
+    int32_t n_q = and_q && entry->has_q && entry->device_q && !entry->lost
+                      ? min32(entry->proposal.n_model, d->round.n_draft)
+                      : 0;
+    for (int32_t k = 0; k < n_q; k++) {
+        d->q_rows[k] = co_decider_read(&app->decider, co_peer_region(app->draft), d->q_rows[k],
+                                       FT_DRAFT_LEN_MAX + 1 + k);
+        if (d->q_rows[k] == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* By the rule itself, on rows that are here. */
+static enum ft_code decide_here(struct co_app *app, int32_t i, struct decision *d,
+                                struct ft_verdict *verdict, struct ft_err *err) {
+    const struct co_request *r = app->round.entries[i].request;
+    enum ft_code code = r->rule->decide(app->round.transform, &d->round, verdict, err);
     if (code == FT_E_PEER_PROTOCOL) { /* the draft's fault: the target's own row decides */
         app->round.bad_draft = true;
-        round.n_draft = 0;
-        code = r->rule->decide(app->round.transform, &round, &verdict, &err);
+        d->round.n_draft = 0;
+        code = r->rule->decide(app->round.transform, &d->round, verdict, err);
     }
+    return code;
+}
+
+static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t generation) {
+    struct co_round_entry *entry = &app->round.entries[i];
+    struct co_request *r = entry->request;
+    struct ft_verdict verdict;
+    struct ft_err err = {0};
+    struct decision d;
+    enum ft_code code = FT_OK;
+    co_drafting_rows(app, i);
+    if (!make_decision(app, i, first_row, generation, &d)) {
+        co_drafting_rows_done(app, i);
+        return false;
+    }
+    bool is_decided =
+        entry->choice.n_rows > 0 &&
+        ft_chooser_verdict(app->decider.chooser, r->rule, &d.round, &entry->choice, &verdict);
+    app->decider.n_rounds += is_decided;
+    app->decider.n_asked += !is_decided && !ft_region_is_host(co_peer_region(app->target));
+    if ((!is_decided || r->n_top >= 0) && !fetch_rows(app, entry, !is_decided, &d))
+        code = ft_err_set(&err, FT_E_PROC_INTERNAL, MODULE, "rows could not be read from the GPU");
+    if (code == FT_OK && !is_decided)
+        code = decide_here(app, i, &d, &verdict, &err);
     co_drafting_rows_done(app, i);
     if (code != FT_OK) {
         app->stats.nan_rows += code == FT_E_REQ_NUMERIC;
         co_request_fail(r, &err);
         return true;
     }
-    commit(app, i, &round, &verdict);
+    commit(app, i, &d.round, &verdict);
     return true;
 }
 
@@ -242,6 +328,5 @@ bool co_accept_target(struct co_app *app, int32_t i, const struct ft_wire_seq_re
     if (plan->n_logits == 0 || r->target_len < r->n) /* more of it has to be prefilled */
         return true;
     app->round.decoding = app->round.decoding || plan->target_tokens == 1;
-    int64_t n_before = plan->n_logits - 1 - plan->verify_k; /* rows of the prompt */
-    return decide(app, i, (int64_t)result->first_row + n_before, generation);
+    return decide(app, i, deciding_row(plan, result), generation);
 }

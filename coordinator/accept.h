@@ -16,6 +16,11 @@ extern "C" {
 bool co_accept_draft(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,
                      uint32_t generation);
 
+/* Before any of a reply's results is taken: where rows lie on the GPU, add what entry i will decide
+ * to the step's batch of app->decider, which is to run then. What is not added is decided here. */
+void co_accept_prepare(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,
+                       uint32_t generation);
+
 /* Take the target worker's result for entry i: prefill progress, or accept and commit. The request
  * may have ended after it. false: the worker broke the protocol. */
 bool co_accept_target(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,

@@ -79,11 +79,22 @@ static void startup_late(void *user) {
 
 /* ---- workers -------------------------------------------------------------------------------- */
 
+/* Before the first region is mapped: rows may then stay on the target's GPU. */
+static void open_decider(struct co_app *app, const struct ft_wire_describe *d) {
+    char uuid[FT_DEVICE_UUID_MAX];
+    int32_t n_vocab = app->pair.vocab_size;
+    snprintf(uuid, sizeof uuid, "%.*s", (int)d->device_uuid.len, d->device_uuid.ptr);
+    co_decider_open(&app->decider, app->config.accept_device, uuid,
+                    app->pair.target_limits.max_rows, n_vocab);
+}
+
 static enum ft_code on_described(void *user, struct co_peer *peer, struct ft_err *err) {
     struct co_app *app = user;
     bool is_target = strcmp(co_peer_role(peer), "target") == 0;
     enum ft_code code = is_target ? co_pair_target(app, co_peer_describe(peer), err)
                                   : co_pair_draft(app, co_peer_describe(peer), err);
+    if (is_target && code == FT_OK)
+        open_decider(app, co_peer_describe(peer));
     bool hopeless = code == FT_E_PROC_CONFIG || code == FT_E_PROC_MODEL || code == FT_E_PROC_MEMORY;
     if (hopeless && !app->readiness.serving)
         stop_with(app, "start-failed", err);
@@ -199,6 +210,7 @@ void co_app_close(struct co_app *app) {
     co_peer_close(&app->target);
     co_peer_close(&app->draft);
     co_encode_fini(app);
+    co_decider_close(&app->decider);
     co_round_fini(app);
     co_drafting_fini(app);
     co_pair_fini(app);
@@ -218,6 +230,7 @@ static enum ft_code open_peer(struct co_app *app, const char *role, struct co_pe
         .step_timeout_ms =
             is_target ? app->config.target_step_timeout_ms : app->config.draft_step_timeout_ms,
         .coordinator_epoch = app->epoch,
+        .device = &app->decider.device,
         .events = &k_events,
         .user = app,
     };

@@ -8,6 +8,7 @@
 #include "common/spec/rule.h"
 #include "common/text/chat.h"
 #include "coordinator/config.h"
+#include "coordinator/decider.h"
 #include "coordinator/drafting.h"
 #include "coordinator/encode.h"
 #include "coordinator/guard.h"
@@ -62,9 +63,11 @@ struct co_round_entry { /* what a drafter proposed for one request */
     int32_t draft[FT_DRAFT_LEN_MAX];
     const float *q_rows[FT_DRAFT_LEN_MAX]; /* in the draft's region: gone when it goes down */
     bool has_q;
+    bool device_q;     /* the model's q rows lie on the GPU */
     int32_t n_vocab_q; /* of the q rows */
     int32_t k_room;    /* tokens that there are KV blocks for */
     struct co_proposal proposal;
+    struct ft_choice_round choice; /* its rows are decided on the GPU; none: n_rows 0 */
     bool lost; /* the drafts cannot be decided: their q rows are gone or wrong */
 };
 
@@ -94,6 +97,7 @@ struct co_app {
     struct co_peer *target, *draft; /* draft NULL: none configured */
     struct co_guard guard;
     struct co_health health;
+    struct co_decider decider;
     struct co_pair pair;
     const struct ft_rule *rule;
     struct co_round round;

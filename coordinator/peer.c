@@ -38,6 +38,8 @@ struct co_peer {
     size_t step_n_seqs;
     int32_t retry_ms;
     bool closing;
+    bool asked_device_rows; /* in the Attach at hand */
+    bool no_device_rows;    /* of this epoch: they could not be opened */
     struct ft_rpc_timer retry_timer;
     struct ft_rpc_timer step_timer;
     char trouble[FT_ERR_TEXT_MAX];
@@ -197,7 +199,14 @@ static void attach_done(void *user, const struct ft_rpc_status *status, struct f
                           attached.shm_name.len);
     if (code == FT_OK) {
         snprintf(name, sizeof name, "%.*s", (int)attached.shm_name.len, attached.shm_name.ptr);
-        code = ft_region_map(&peer->region, name, peer->describe.epoch, &err);
+        code =
+            ft_region_map_on(&peer->region, name, peer->describe.epoch, *peer->opts.device, &err);
+    }
+    if (code != FT_OK && peer->asked_device_rows) {
+        ft_warn("handover role %s fallback shared-memory reason \"%s\"", peer->opts.role, err.text);
+        peer->no_device_rows = true;
+        send_attach(peer, false);
+        return;
     }
     if (code == FT_OK &&
         ft_region_layout(peer->region)->n_cols != (int32_t)peer->describe.vocab_size)
@@ -210,12 +219,24 @@ static void attach_done(void *user, const struct ft_rpc_status *status, struct f
         send_attach(peer, true);
 }
 
+/* Rows can stay on the GPU that this process reads. */
+static bool wants_device_rows(const struct co_peer *peer) {
+    char uuid[FT_DEVICE_UUID_MAX];
+    struct ft_device *device = *peer->opts.device;
+    if (device == NULL || peer->no_device_rows)
+        return false;
+    device->kind->uuid(device, uuid);
+    return uuid[0] != 0 && ft_str_eq(peer->describe.device_uuid, ft_str_c(uuid));
+}
+
 static void send_attach(struct co_peer *peer, bool mapped) {
     struct ft_wire_attach attach = {
         .epoch = peer->describe.epoch,
         .coordinator_epoch = peer->opts.coordinator_epoch,
         .mapped = mapped,
+        .device_rows = wants_device_rows(peer),
     };
+    peer->asked_device_rows = attach.device_rows;
     peer->state = CO_PEER_ATTACHING;
     ft_buf_reset(&peer->out);
     ft_wire_encode_attach(&attach, &peer->out);
@@ -232,8 +253,10 @@ static void describe_done(void *user, const struct ft_rpc_status *status, struct
         return;
     }
     struct ft_err err = {0};
+    uint64_t epoch = peer->describe.epoch;
     ft_arena_reset(peer->identity);
     enum ft_code code = ft_wire_decode_describe(reply, peer->identity, &peer->describe, &err);
+    peer->no_device_rows = peer->no_device_rows && peer->describe.epoch == epoch;
     if (code == FT_OK && !ft_str_eq(peer->describe.role, ft_str_c(peer->opts.role)))
         code = ft_err_set(&err, FT_E_PEER_PROTOCOL, MODULE, "%s is a '%.*s' worker, not a %s",
                           peer->opts.endpoint, (int)peer->describe.role.len,

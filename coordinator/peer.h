@@ -38,6 +38,7 @@ struct co_peer_opts {
     const char *endpoint; /* must outlive the peer */
     int32_t step_timeout_ms;
     uint64_t coordinator_epoch;
+    struct ft_device *const *device; /* what reads rows on a GPU, once it is there; else NULL */
     const struct co_peer_events *events;
     void *user;
 };

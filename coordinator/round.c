@@ -62,7 +62,8 @@ static void collect_entries(struct co_app *app) {
         if (r->draft_refused)
             co_request_drop_draft(r); /* it will never need it again */
         entry->request = r;
-        entry->has_q = entry->lost = false;
+        entry->has_q = entry->device_q = entry->lost = false;
+        entry->choice.n_rows = 0;
         *plan = (struct co_plan_item){
             .n = r->n,
             .target_len = r->target_len,
@@ -335,6 +336,31 @@ static bool accept(struct co_app *app, int32_t i, const struct ft_wire_seq_resul
     return true;
 }
 
+/* Decide on the GPU what lies there, all of it at once. false: the GPU failed, and both workers
+ * were dropped: they come back with rows in shared memory. */
+static bool decide_there(struct co_app *app, const struct ft_wire_step_reply *reply,
+                         uint32_t generation) {
+    struct co_round *round = &app->round;
+    struct ft_err err = {0};
+    size_t at = 0;
+    if (ft_region_is_host(co_peer_region(app->target)))
+        return true;
+    ft_chooser_reset(app->decider.chooser);
+    for (int32_t i = 0; i < round->n_entries && at < reply->n_results; i++)
+        if (round->plans[i].target_tokens != 0)
+            co_accept_prepare(app, i, &reply->results[at++], generation);
+    if (ft_chooser_run(app->decider.chooser, &err) == FT_OK)
+        return true;
+    ft_error("accept device failed effect \"tokens are decided on the CPU\" reason \"%s\"",
+             err.text);
+    co_peer_fail(app->target, "rows on the GPU cannot be read any more");
+    if (app->draft != NULL && co_peer_region(app->draft) != NULL)
+        co_peer_fail(app->draft, "rows on the GPU cannot be read any more");
+    co_decider_close(&app->decider);
+    app->decider.tried = true;
+    return false;
+}
+
 void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *reply) {
     struct co_round *round = &app->round;
     if (round->phase != CO_ROUND_VERIFY) {
@@ -349,6 +375,8 @@ void co_round_target_reply(struct co_app *app, const struct ft_wire_step_reply *
     size_t at = 0;
     int64_t now_ns = begin_ns;
     bool ok = true;
+    if (!decide_there(app, reply, generation))
+        return;
     for (int32_t i = 0; i < round->n_entries && ok; i++) {
         if (round->plans[i].target_tokens == 0)
             continue;

@@ -2,23 +2,11 @@
 
 #include <stdlib.h>
 
-#include "common/spec/rule.h"
-#include "common/worker/step.h"
+#include "draft_worker/ahead.h"
+#include "draft_worker/drafting.h"
 
 #define MODULE "draft"
 #define ROW_FLOATS 16 /* what a row stride must be a multiple of */
-
-/* One sequence that is drafting. Its row of the scratch logits is its place in the list. */
-struct drafting {
-    struct ft_step_seq *s;
-    struct ft_sampling sampling;
-    struct ft_counts *counts; /* NULL without penalties */
-    bool greedy;
-    bool leaves_q; /* writes its q rows to the region */
-    int32_t ids[FT_DRAFT_LEN_MAX];
-    int32_t n_ids;
-    int32_t position; /* absolute, of the next token */
-};
 
 struct role_state {
     struct ft_transform *transform;
@@ -27,7 +15,8 @@ struct role_state {
     int32_t *tokens;           /* [len_max] of one sequence, to count them */
     struct ft_counts **counts; /* [max_num_seqs] */
     int32_t n_counts;
-    struct drafting *drafting; /* [max_num_seqs] */
+    struct dw_drafting *drafting; /* [max_num_seqs] */
+    struct dw_ahead *ahead;       /* NULL: tokens are drawn on the host */
 };
 
 static void close_role(struct ft_worker *worker) {
@@ -36,6 +25,7 @@ static void close_role(struct ft_worker *worker) {
         return;
     for (int32_t i = 0; i < state->n_counts; i++)
         ft_counts_destroy(&state->counts[i]);
+    dw_ahead_destroy(&state->ahead);
     free(state->counts);
     free(state->drafting);
     free(state->tokens);
@@ -71,7 +61,10 @@ static enum ft_code open_role(struct ft_worker *worker, struct ft_err *err) {
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %d rows of %d logits",
                           worker->params->max_num_seqs, worker->vocab_size);
     }
-    return FT_OK;
+    enum ft_code code = dw_ahead_create(&state->ahead, worker, err);
+    if (code != FT_OK)
+        close_role(worker);
+    return code;
 }
 
 /* ---- plan ---- */
@@ -109,7 +102,8 @@ static enum ft_code plan(const struct ft_worker *worker, const struct ft_wire_se
 
 /* ---- run ---- */
 
-static enum ft_code count_tokens(struct ft_worker *worker, struct drafting *d, struct ft_err *err) {
+static enum ft_code count_tokens(struct ft_worker *worker, struct dw_drafting *d,
+                                 struct ft_err *err) {
     struct role_state *state = worker->role_state;
     size_t len = (size_t)ft_kvseq_len(d->s->seq);
     size_t n_prompt = d->s->in->n_prompt < len ? d->s->in->n_prompt : len;
@@ -124,8 +118,8 @@ static enum ft_code count_tokens(struct ft_worker *worker, struct drafting *d, s
 static enum ft_code begin(struct ft_worker *worker, struct ft_step_seq *s, int32_t idx,
                           struct ft_err *err) {
     struct role_state *state = worker->role_state;
-    struct drafting *d = &state->drafting[idx];
-    *d = (struct drafting){
+    struct dw_drafting *d = &state->drafting[idx];
+    *d = (struct dw_drafting){
         .s = s,
         .sampling = s->in->has_sampling ? s->in->sampling : ft_sampling_default(),
         .greedy = is_greedy(s->in),
@@ -142,7 +136,7 @@ static enum ft_code begin(struct ft_worker *worker, struct ft_step_seq *s, int32
 
 /* The next token of one sequence from its logits; q goes to its region row if a rule reads it. */
 static enum ft_code propose(struct ft_worker *worker, const struct ft_step *step,
-                            struct drafting *d, const float *logits, struct ft_err *err) {
+                            struct dw_drafting *d, const float *logits, struct ft_err *err) {
     struct role_state *state = worker->role_state;
     struct ft_row_context context = {
         .sampling = &d->sampling,
@@ -156,14 +150,21 @@ static enum ft_code propose(struct ft_worker *worker, const struct ft_step *step
         code =
             ft_transform_argmax(state->transform, logits, worker->vocab_size, &context, &id, err);
     } else {
-        float *q = ft_transform_scratch(state->transform, 0);
+        float *q = ft_transform_scratch(state->transform, 0), *row = NULL;
+        bool is_host = ft_region_is_host(worker->region);
         if (d->leaves_q)
-            q = ft_region_row_mut(worker->region, step->generation,
-                                  (int64_t)d->s->out->first_row + d->n_ids);
+            row = ft_region_row_mut(worker->region, step->generation,
+                                    (int64_t)d->s->out->first_row + d->n_ids);
+        if (row != NULL && is_host)
+            q = row;
         code = ft_transform_row(state->transform, logits, worker->vocab_size, &context, q, err);
         if (code == FT_OK)
             id = ft_rule_propose(&d->sampling, q, worker->vocab_size, (uint64_t)d->position,
                                  d->n_ids);
+        if (code == FT_OK && row != NULL && !is_host) {
+            struct ft_device *device = ft_model_device(worker->model);
+            device->kind->copy(device, row, q, (size_t)worker->vocab_size * sizeof *q);
+        }
         if (code == FT_OK && id < 0)
             code = ft_err_set(err, FT_E_REQ_NUMERIC, MODULE, "nothing to draw from");
     }
@@ -175,8 +176,8 @@ static enum ft_code propose(struct ft_worker *worker, const struct ft_step *step
 }
 
 /* Feed the token drafted last; its position was reserved when the step was planned. */
-static enum ft_code feed(struct ft_worker *worker, struct drafting *d, struct ft_batch_seq *batch,
-                         struct ft_err *err) {
+static enum ft_code feed(struct ft_worker *worker, struct dw_drafting *d,
+                         struct ft_batch_seq *batch, struct ft_err *err) {
     int32_t *id = &d->ids[d->n_ids - 1], n_hit;
     struct ft_kvseq_tokens tokens = {.ids = id, .n = 1, .n_compute = 1};
     int32_t start = ft_kvseq_len(d->s->seq);
@@ -193,7 +194,7 @@ static enum ft_code feed(struct ft_worker *worker, struct drafting *d, struct ft
     return FT_OK;
 }
 
-static enum ft_code end(struct ft_step *step, struct drafting *d, struct ft_err *err) {
+enum ft_code dw_drafting_end(struct ft_step *step, struct dw_drafting *d, struct ft_err *err) {
     size_t n = (size_t)d->n_ids;
     int32_t *ids = ft_arena_calloc(step->arena, n, sizeof *ids);
     if (ids == NULL)
@@ -213,7 +214,7 @@ static enum ft_code advance(struct ft_worker *worker, struct ft_step *step, int3
     struct role_state *state = worker->role_state;
     int32_t n_on = 0;
     for (int32_t i = 0; i < *n; i++) {
-        struct drafting *d = &state->drafting[i];
+        struct dw_drafting *d = &state->drafting[i];
         struct ft_err seq_err = {0};
         enum ft_code code =
             propose(worker, step, d, state->logits + i * state->row_stride, &seq_err);
@@ -224,7 +225,7 @@ static enum ft_code advance(struct ft_worker *worker, struct ft_step *step, int3
             continue;
         }
         if (d->n_ids == (int32_t)d->s->in->draft_len) {
-            code = end(step, d, err);
+            code = dw_drafting_end(step, d, err);
         } else {
             state->drafting[n_on] = *d;
             code = feed(worker, &state->drafting[n_on], &step->batch[n_on], err);
@@ -237,23 +238,47 @@ static enum ft_code advance(struct ft_worker *worker, struct ft_step *step, int3
     return FT_OK;
 }
 
+/* Those that draft most first, those that do not draft last. */
+static int by_draft_len(const void *a, const void *b) {
+    const struct ft_step_seq *x = a, *y = b;
+    uint32_t x_len = x->in->draft_len, y_len = y->in->draft_len;
+    if (x_len != y_len)
+        return x_len < y_len ? 1 : -1;
+    return x->out < y->out ? -1 : x->out > y->out;
+}
+
+/* Tokens one after another, each drawn on the host. */
+static enum ft_code run_here(struct ft_worker *worker, struct ft_step *step, int32_t n,
+                             struct ft_err *err) {
+    struct role_state *state = worker->role_state;
+    enum ft_code code =
+        ft_step_forward(worker, step->n_seqs, state->logits, state->row_stride, err);
+    while (code == FT_OK && n > 0) {
+        code = advance(worker, step, &n, err);
+        if (code == FT_OK)
+            code = ft_step_forward(worker, n, state->logits, state->row_stride, err);
+    }
+    if (code == FT_OK && !ft_region_is_host(worker->region)) { /* q rows may be on their way */
+        struct ft_device *device = ft_model_device(worker->model);
+        code = device->kind->sync(device, err);
+    }
+    return code;
+}
+
 static enum ft_code run(struct ft_worker *worker, struct ft_step *step, struct ft_err *err) {
     struct role_state *state = worker->role_state;
     int32_t n = 0;
+    bool done = false;
     enum ft_code code = FT_OK;
+    qsort(step->seqs, (size_t)step->n_seqs, sizeof *step->seqs, by_draft_len);
     for (int32_t i = 0; code == FT_OK && i < step->n_seqs; i++) {
         step->batch[i] = ft_step_batch_seq(&step->seqs[i]);
         if (step->seqs[i].need.n_logits > 0)
             code = begin(worker, &step->seqs[i], n++, err);
     }
     if (code == FT_OK)
-        code = ft_step_forward(worker, step->n_seqs, state->logits, state->row_stride, err);
-    while (code == FT_OK && n > 0) {
-        code = advance(worker, step, &n, err);
-        if (code == FT_OK)
-            code = ft_step_forward(worker, n, state->logits, state->row_stride, err);
-    }
-    return code;
+        code = dw_ahead_run(state->ahead, worker, step, state->drafting, n, &done, err);
+    return code != FT_OK || done ? code : run_here(worker, step, n, err);
 }
 
 static void notify(enum ft_log_level level, const char *line) {
@@ -267,6 +292,7 @@ const struct ft_worker_role dw_draft_role = {
     .reloads = true,
     .rows_per_seq = FT_DRAFT_LEN_MAX,
     .max_draft_len = FT_DRAFT_LEN_MAX,
+    .device_rows = true,
     .open = open_role,
     .close = close_role,
     .plan = plan,

@@ -24,6 +24,7 @@ struct ft_device {
 struct ft_device_opts {
     int32_t n_threads;    /* CPU: threads of one step, the caller's included; 0: one per core */
     int32_t idle_spin_us; /* CPU: how long threads look for the next step before they sleep */
+    bool without_scratch; /* no attention will be computed: spare its memory */
 };
 
 /* A good idle_spin_us: longer than the gap between two operations of a step, short enough that
@@ -31,6 +32,12 @@ struct ft_device_opts {
 #define FT_DEVICE_IDLE_SPIN_US 10
 
 #define FT_DEVICE_TEXT_MAX 64
+#define FT_DEVICE_UUID_MAX 48 /* "GPU-" and 36 characters, or "" */
+
+/* Memory that other processes open, as they are told of it. */
+struct ft_device_handle {
+    unsigned char bytes[64];
+};
 
 /* What decides, beside device memory, what a sequence of operations does: shapes and addresses. */
 struct ft_device_key {
@@ -76,6 +83,19 @@ struct ft_device_kind {
      * the caller leaves them out, and end as well. */
     bool (*begin)(struct ft_device *device, const struct ft_device_key *key);
     void (*end)(struct ft_device *device);
+    /* Which one of all machines' devices it is; "" for the host's processors. */
+    void (*uuid)(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]);
+    /* Zeroed memory that other processes can open by its handle, until give_back; those that have
+     * it open may read what was there until they close it.
+     * fail FT_E_PROC_MEMORY; FT_E_PROC_OS: this device has no memory to share */
+    enum ft_code (*share)(struct ft_device *device, size_t bytes, void **out,
+                          struct ft_device_handle *handle, struct ft_err *err);
+    /* Open what another process shares, bytes long as it says; unopen takes it back.
+     * fail FT_E_PEER_PROTOCOL: no such memory: a stale handle, one whose owner is dead, of another
+     *      GPU that this one cannot reach, or shorter than said */
+    enum ft_code (*open_shared)(struct ft_device *device, const struct ft_device_handle *handle,
+                                size_t bytes, void **out, struct ft_err *err);
+    void (*close_shared)(struct ft_device *device, void *memory);
     /* Wait for all operations so far, and report what went wrong in any of them.
      * fail FT_E_PROC_INTERNAL: the device can no longer be used */
     enum ft_code (*sync)(struct ft_device *device, struct ft_err *err);

@@ -185,6 +185,7 @@ struct ft_op_read {
 };
 
 struct ft_device;
+struct ft_op_choose; /* choice.h */
 
 struct ft_ops {
     void (*gather)(struct ft_device *device, const struct ft_op_gather *op);
@@ -194,6 +195,8 @@ struct ft_ops {
     void (*rope)(struct ft_device *device, const struct ft_op_rope *op);
     void (*attention)(struct ft_device *device, const struct ft_op_attention *op);
     void (*read)(struct ft_device *device, const struct ft_op_read *op);
+    /* Of a device whose memory is not the host's: rows of the host's are decided by spec. */
+    void (*choose)(struct ft_device *device, const struct ft_op_choose *op);
 };
 
 #ifdef __cplusplus

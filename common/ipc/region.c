@@ -18,7 +18,7 @@
 #define MODULE "region"
 #define NAME_PREFIX "/foretoken-"
 #define MAGIC UINT64_C(0x31776f725f744601) /* not text, and of one byte order */
-#define VERSION 1u
+#define VERSION 2u
 #define HEADER_BYTES 4096u /* a page, so that rows start aligned and apart from it */
 #define ROW_FLOATS 16      /* rows are whole cache lines */
 #define N_ROWS_MAX 65536
@@ -36,12 +36,16 @@ struct header {
     int32_t n_cols;
     int64_t row_stride; /* floats */
     uint32_t n_generations;
-    uint32_t reserved;
+    uint32_t where; /* enum where */
+    uint64_t device_bytes;
+    char device_uuid[FT_DEVICE_UUID_MAX]; /* ends with 0 */
+    struct ft_device_handle handle;
 };
+enum where { ON_HOST, ON_DEVICE };
 static_assert(offsetof(struct header, total_bytes) == 16, "shared layout");
 static_assert(offsetof(struct header, n_rows) == 32, "shared layout");
 static_assert(offsetof(struct header, row_stride) == 40, "shared layout");
-static_assert(sizeof(struct header) == 56, "shared layout");
+static_assert(sizeof(struct header) == 176, "shared layout");
 static_assert(sizeof(struct header) <= HEADER_BYTES, "the header fits its page");
 static_assert(sizeof(float) == 4, "rows are f32");
 
@@ -51,6 +55,9 @@ struct ft_region {
     int64_t row_stride;
     uint64_t bytes;
     unsigned char *base;
+    unsigned char *rows;
+    struct ft_device *device; /* NULL: rows are the host's */
+    void *opened;             /* of another process, on device */
     bool creator;
     bool linked; /* the name is ours to unlink */
 };
@@ -59,9 +66,13 @@ static int64_t stride_of(int32_t n_cols) {
     return ((int64_t)n_cols + ROW_FLOATS - 1) / ROW_FLOATS * ROW_FLOATS;
 }
 
-static uint64_t bytes_of(const struct ft_region_layout *layout) {
-    return HEADER_BYTES + (uint64_t)FT_REGION_GENERATIONS * (uint64_t)layout->n_rows *
-                              (uint64_t)stride_of(layout->n_cols) * sizeof(float);
+size_t ft_region_rows_bytes(const struct ft_region_layout *layout) {
+    return (size_t)FT_REGION_GENERATIONS * (size_t)layout->n_rows *
+           (size_t)stride_of(layout->n_cols) * sizeof(float);
+}
+
+static uint64_t bytes_of(const struct ft_region_layout *layout, bool is_host) {
+    return HEADER_BYTES + (is_host ? ft_region_rows_bytes(layout) : 0);
 }
 
 static bool layout_ok(int32_t n_rows, int32_t n_cols) {
@@ -81,7 +92,8 @@ static int open_fresh(char name[FT_REGION_NAME_MAX]) {
 
 /* Size, reserve and map the object. Memory is reserved now: a full /dev/shm is an error here and
  * not a SIGBUS in the middle of a step. */
-static enum ft_code fill(struct ft_region *region, int fd, struct ft_err *err) {
+static enum ft_code fill(struct ft_region *region, int fd, const struct ft_region_memory *memory,
+                         struct ft_err *err) {
     int os_errno = 0;
     if (fchmod(fd, 0600) != 0)
         os_errno = errno;
@@ -106,12 +118,21 @@ static enum ft_code fill(struct ft_region *region, int fd, struct ft_err *err) {
                             .n_cols = region->layout.n_cols,
                             .row_stride = region->row_stride,
                             .n_generations = FT_REGION_GENERATIONS};
+    region->rows = region->base + HEADER_BYTES;
+    if (memory != NULL) {
+        header.where = ON_DEVICE;
+        header.device_bytes = ft_region_rows_bytes(&region->layout);
+        memory->device->kind->uuid(memory->device, header.device_uuid);
+        header.handle = memory->handle;
+        region->rows = memory->at;
+        region->device = memory->device;
+    }
     memcpy(region->base, &header, sizeof header);
     return FT_OK;
 }
 
-enum ft_code ft_region_create(struct ft_region **out, const struct ft_region_layout *layout,
-                              struct ft_err *err) {
+enum ft_code ft_region_create_on(struct ft_region **out, const struct ft_region_layout *layout,
+                                 const struct ft_region_memory *memory, struct ft_err *err) {
     if (!layout_ok(layout->n_rows, layout->n_cols))
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "%d rows of %d floats: must be 1 to %d rows of 1 to %d floats",
@@ -122,7 +143,8 @@ enum ft_code ft_region_create(struct ft_region **out, const struct ft_region_lay
     region->creator = true;
     region->layout = *layout;
     region->row_stride = stride_of(layout->n_cols);
-    region->bytes = bytes_of(layout);
+    region->bytes = bytes_of(layout, memory == NULL);
+    FT_ASSERT(memory == NULL || memory->bytes >= ft_region_rows_bytes(layout));
     int fd = open_fresh(region->name);
     if (fd < 0) {
         int os_errno = errno;
@@ -130,7 +152,7 @@ enum ft_code ft_region_create(struct ft_region **out, const struct ft_region_lay
         return ft_err_set_os(err, FT_E_PROC_OS, os_errno, MODULE, "shm_open");
     }
     region->linked = true;
-    enum ft_code code = fill(region, fd, err);
+    enum ft_code code = fill(region, fd, memory, err);
     close(fd);
     if (code != FT_OK) {
         ft_region_close(&region);
@@ -166,9 +188,14 @@ static enum ft_code check_header(const char *name, const struct header *h, uint6
     if (h->row_stride != stride_of(h->n_cols))
         return bad(name, "row_stride", (uint64_t)h->row_stride, (uint64_t)stride_of(h->n_cols),
                    err);
+    if (h->where != ON_HOST && h->where != ON_DEVICE)
+        return bad(name, "where", h->where, ON_HOST, err);
     struct ft_region_layout layout = {h->epoch, h->n_rows, h->n_cols};
-    if (h->total_bytes != bytes_of(&layout))
-        return bad(name, "total_bytes", h->total_bytes, bytes_of(&layout), err);
+    uint64_t total_bytes = bytes_of(&layout, h->where == ON_HOST);
+    if (h->total_bytes != total_bytes)
+        return bad(name, "total_bytes", h->total_bytes, total_bytes, err);
+    if (h->where == ON_DEVICE && h->device_bytes != ft_region_rows_bytes(&layout))
+        return bad(name, "device_bytes", h->device_bytes, ft_region_rows_bytes(&layout), err);
     if (file_bytes != h->total_bytes)
         return bad(name, "size", file_bytes, h->total_bytes, err);
     if (h->epoch != epoch)
@@ -187,10 +214,29 @@ static enum ft_code check_name(const char *name, struct ft_err *err) {
     return FT_OK;
 }
 
+/* Rows that lie on a GPU, which has to be the one that this process reads. */
+static enum ft_code open_rows(struct ft_region *region, const struct header *header,
+                              struct ft_device *device, struct ft_err *err) {
+    char uuid[FT_DEVICE_UUID_MAX] = "";
+    if (device != NULL)
+        device->kind->uuid(device, uuid);
+    if (device == NULL || uuid[0] == 0 || memcmp(uuid, header->device_uuid, sizeof uuid) != 0)
+        return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
+                          "region %s: rows lie on %.47s, this process reads %s", region->name,
+                          header->device_uuid, uuid[0] == 0 ? "no GPU" : uuid);
+    enum ft_code code = device->kind->open_shared(device, &header->handle, header->device_bytes,
+                                                  &region->opened, err);
+    if (code != FT_OK)
+        return ft_err_prefix(err, "region %s", region->name);
+    region->device = device;
+    region->rows = region->opened;
+    return FT_OK;
+}
+
 /* Checks and maps an open object. The header is read once, into memory of our own, and the mapping
  * follows the copy: later changes of the shared bytes change nothing here. */
 static enum ft_code map_checked(struct ft_region *region, int fd, uint64_t epoch,
-                                struct ft_err *err) {
+                                struct ft_device *device, struct ft_err *err) {
     struct stat st;
     struct header header;
     if (fstat(fd, &st) != 0)
@@ -214,11 +260,12 @@ static enum ft_code map_checked(struct ft_region *region, int fd, uint64_t epoch
     region->layout = (struct ft_region_layout){header.epoch, header.n_rows, header.n_cols};
     region->row_stride = header.row_stride;
     region->bytes = header.total_bytes;
-    return FT_OK;
+    region->rows = region->base + HEADER_BYTES;
+    return header.where == ON_HOST ? FT_OK : open_rows(region, &header, device, err);
 }
 
-enum ft_code ft_region_map(struct ft_region **out, const char *name, uint64_t epoch,
-                           struct ft_err *err) {
+enum ft_code ft_region_map_on(struct ft_region **out, const char *name, uint64_t epoch,
+                              struct ft_device *device, struct ft_err *err) {
     enum ft_code code = check_name(name, err);
     if (code != FT_OK)
         return code;
@@ -231,7 +278,7 @@ enum ft_code ft_region_map(struct ft_region **out, const char *name, uint64_t ep
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
     }
     snprintf(region->name, sizeof region->name, "%s", name);
-    code = map_checked(region, fd, epoch, err);
+    code = map_checked(region, fd, epoch, device, err);
     close(fd);
     if (code != FT_OK) {
         ft_region_close(&region);
@@ -251,6 +298,8 @@ void ft_region_close(struct ft_region **region) {
     if (*region == NULL)
         return;
     ft_region_unlink(*region);
+    if ((*region)->opened != NULL)
+        (*region)->device->kind->close_shared((*region)->device, (*region)->opened);
     if ((*region)->base != NULL)
         munmap((*region)->base, (*region)->bytes);
     free(*region);
@@ -273,11 +322,15 @@ int64_t ft_region_row_stride(const struct ft_region *region) {
     return region->row_stride;
 }
 
+bool ft_region_is_host(const struct ft_region *region) {
+    return region->device == NULL;
+}
+
 static unsigned char *row_at(const struct ft_region *region, uint32_t generation, int64_t idx) {
     if (generation >= FT_REGION_GENERATIONS || idx < 0 || idx >= region->layout.n_rows)
         return NULL;
     uint64_t row = (uint64_t)generation * (uint64_t)region->layout.n_rows + (uint64_t)idx;
-    return region->base + HEADER_BYTES + row * (uint64_t)region->row_stride * sizeof(float);
+    return region->rows + row * (uint64_t)region->row_stride * sizeof(float);
 }
 
 float *ft_region_row_mut(struct ft_region *region, uint32_t generation, int64_t idx) {

@@ -6,6 +6,10 @@
 /* Positions: contexts that differ by less are served by the same program. */
 #define LEN_STEP 512
 
+int32_t ft_forward_len(int32_t len) {
+    return (len + LEN_STEP - 1) / LEN_STEP * LEN_STEP;
+}
+
 /* Where in the batch the next tile starts. */
 struct cursor {
     const struct ft_batch_seq *seqs;
@@ -204,7 +208,8 @@ static void run_head(struct ft_plan *plan, int32_t n_rows, float *rows, int64_t 
                                  .out = plan->last};
     kind->ops->rmsnorm(plan->device, &norm);
     struct ft_matrix head = plan->head;
-    bool is_fetched = plan->logits != NULL && !is_pinned(plan, rows, n_rows * row_stride);
+    bool is_fetched =
+        plan->logits != NULL && rows != plan->logits && !is_pinned(plan, rows, n_rows * row_stride);
     head.out = is_fetched ? plan->logits : rows;
     head.out_stride = is_fetched ? plan->logits_stride : row_stride;
     linear(plan, plan->last, n_rows, hidden, head, FT_LINEAR_STORE);
@@ -217,7 +222,7 @@ static void run_head(struct ft_plan *plan, int32_t n_rows, float *rows, int64_t 
  * but for ids and contents are one program of the device. */
 static void run_whole(struct ft_plan *plan, struct tile *tile, float *rows, int64_t row_stride) {
     const struct ft_device_kind *kind = plan->device->kind;
-    tile->len_max = (tile->len_max + LEN_STEP - 1) / LEN_STEP * LEN_STEP;
+    tile->len_max = ft_forward_len(tile->len_max);
     struct ft_device_key key = {{tile->n_rows, tile->n_pieces, tile->n_picks, tile->len_max,
                                  (int64_t)(uintptr_t)rows, row_stride}};
     if (kind->begin(plan->device, &key))
@@ -228,14 +233,15 @@ static void run_whole(struct ft_plan *plan, struct tile *tile, float *rows, int6
     kind->end(plan->device);
 }
 
-enum ft_code ft_forward_run(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
-                            float *rows, int64_t row_stride, struct ft_err *err) {
+void ft_forward_start(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
+                      float *rows, int64_t row_stride) {
     struct cursor at = {.seqs = seqs, .n_seqs = n_seqs};
     struct tile tile = fill_tile(plan, &at);
     copy_ids(plan, &tile);
-    if (at.seq == n_seqs && is_pinned(plan, rows, tile.n_picks * row_stride)) {
+    bool is_direct = rows == plan->logits || is_pinned(plan, rows, tile.n_picks * row_stride);
+    if (at.seq == n_seqs && is_direct) {
         run_whole(plan, &tile, rows, row_stride);
-        return plan->device->kind->sync(plan->device, err);
+        return;
     }
     int32_t n_last = 0;
     for (;;) {
@@ -248,5 +254,25 @@ enum ft_code ft_forward_run(struct ft_plan *plan, const struct ft_batch_seq *seq
         copy_ids(plan, &tile);
     }
     run_head(plan, n_last, rows, row_stride);
+}
+
+enum ft_code ft_forward_run(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
+                            float *rows, int64_t row_stride, struct ft_err *err) {
+    ft_forward_start(plan, seqs, n_seqs, rows, row_stride);
     return plan->device->kind->sync(plan->device, err);
+}
+
+void ft_forward_token(struct ft_plan *plan, const struct ft_plan_ids *ids, int32_t n_rows,
+                      int32_t len_max) {
+    struct ft_plan_ids own = plan->d_ids;
+    struct tile tile = {.n_rows = n_rows,
+                        .n_spans = n_rows,
+                        .n_pieces = n_rows,
+                        .n_picks = n_rows,
+                        .len_max = ft_forward_len(len_max)};
+    plan->d_ids = *ids;
+    run_layers(plan, &tile);
+    keep_picks(plan, &tile, 0);
+    run_head(plan, n_rows, plan->logits, plan->logits_stride);
+    plan->d_ids = own;
 }

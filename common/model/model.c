@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/model/drafts.h"
 #include "common/model/forward.h"
 #include "common/model/plan.h"
 
@@ -11,6 +12,7 @@ struct ft_model {
     struct ft_weights loaded; /* by ft_model_open; zero otherwise */
     const struct ft_weights *weights;
     struct ft_plan *plan;
+    struct ft_drafts *drafts; /* NULL: not opened */
     int32_t max_step_tokens, max_step_rows;
     char backend[FT_DEVICE_TEXT_MAX];
 };
@@ -77,6 +79,7 @@ void ft_model_close(struct ft_model **model) {
         return;
     if ((*model)->plan != NULL)
         ft_model_unpin(*model);
+    ft_drafts_destroy(&(*model)->drafts);
     ft_plan_destroy(&(*model)->plan);
     if ((*model)->weights == &(*model)->loaded)
         ft_weights_close(&(*model)->loaded);
@@ -114,12 +117,25 @@ bool ft_model_pin(struct ft_model *model, void *memory, size_t bytes) {
     return true;
 }
 
+void ft_model_lend(struct ft_model *model, void *memory, size_t bytes) {
+    struct ft_plan *plan = model->plan;
+    FT_ASSERT(plan->pinned == NULL);
+    plan->pinned = memory;
+    plan->pinned_bytes = bytes;
+    plan->is_lent = true;
+}
+
 void ft_model_unpin(struct ft_model *model) {
     struct ft_plan *plan = model->plan;
-    if (plan->pinned != NULL)
+    if (plan->pinned != NULL && !plan->is_lent)
         plan->device->kind->unpin(plan->device, plan->pinned);
     plan->pinned = NULL;
     plan->pinned_bytes = 0;
+    plan->is_lent = false;
+}
+
+struct ft_device *ft_model_device(const struct ft_model *model) {
+    return model->plan->device;
 }
 
 bool ft_model_is_apart(const struct ft_model *model) {
@@ -185,4 +201,26 @@ enum ft_code ft_model_forward(struct ft_model *model, const struct ft_batch_seq 
     if (code != FT_OK)
         return code;
     return ft_forward_run(model->plan, seqs, n_seqs, rows, row_stride, err);
+}
+
+enum ft_code ft_model_drafts_open(struct ft_model *model, const struct ft_drafts_opts *opts,
+                                  struct ft_err *err) {
+    FT_ASSERT(model->drafts == NULL);
+    if (!ft_model_is_apart(model))
+        return ft_err_set(err, FT_E_PROC_CONFIG, "model", "drafts are made on a GPU alone");
+    return ft_drafts_create(&model->drafts, model->plan, opts, err);
+}
+
+enum ft_code ft_model_draft(struct ft_model *model, const struct ft_batch_seq *batch,
+                            int32_t n_batch, const struct ft_draft_step *step, bool *fits,
+                            struct ft_err *err) {
+    struct ft_plan *plan = model->plan;
+    enum ft_code code = check_batch(model, batch, n_batch, plan->logits_stride, err);
+    if (code != FT_OK)
+        return code;
+    *fits = model->drafts != NULL && step->n_seqs > 0 && ft_drafts_fit(model->drafts, step);
+    if (!*fits)
+        return FT_OK;
+    ft_forward_start(plan, batch, n_batch, plan->logits, plan->logits_stride);
+    return ft_drafts_run(model->drafts, step, err);
 }

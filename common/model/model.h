@@ -5,6 +5,7 @@
 #ifndef FT_MODEL_MODEL_H
 #define FT_MODEL_MODEL_H
 
+#include "common/gpu/choice.h"
 #include "common/model/config.h"
 #include "common/model/weights.h"
 
@@ -13,6 +14,7 @@ extern "C" {
 #endif
 
 struct ft_model;
+struct ft_device;
 
 #define FT_KV_BLOCK_TOKENS 16
 
@@ -62,12 +64,51 @@ struct ft_batch_seq {
 enum ft_code ft_model_forward(struct ft_model *model, const struct ft_batch_seq *seqs,
                               int32_t n_seqs, float *rows, int64_t row_stride, struct ft_err *err);
 
+/* ---- drafting on a device whose memory is not the host's ---- */
+
+struct ft_drafts_opts {
+    int32_t n_seqs_max, n_edits_max, n_ids_max; /* of one step */
+};
+/* One sequence behind a forward pass over its tokens. */
+struct ft_draft_seq {
+    const int32_t *blocks; /* of all positions, those of the drafts too */
+    int32_t start;         /* positions that the forward pass leaves: the first draft's place */
+    int32_t n_steps;       /* tokens to draft, 1 .. FT_CHOICE_DRAFTED_MAX */
+};
+struct ft_draft_step {
+    const struct ft_draft_seq *seqs; /* [n_seqs], those that draft most first */
+    int32_t n_seqs;
+    /* What each token is: rows of the first token of each sequence, then of the second of those
+     * that have one, .. ; where logits come from and tokens go is filled in here. */
+    const struct ft_choice_row *rows;
+    int32_t n_rows;
+    const struct ft_choice_edit *edits;
+    int32_t n_edits;
+    const int32_t *ids;
+    int32_t n_ids;
+    struct ft_choice_result *results; /* out [n_rows] */
+};
+/* Take memory for it, once. fail FT_E_PROC_CONFIG: the model is in the host's memory */
+enum ft_code ft_model_drafts_open(struct ft_model *model, const struct ft_drafts_opts *opts,
+                                  struct ft_err *err);
+/* A forward pass over batch, whose first n_seqs sequences want one row each and are those of step,
+ * and then the drafts, which are fed but for the last of each sequence. *fits false: the lists are
+ * too long, and nothing was done.
+ * fail FT_E_PROC_INTERNAL */
+enum ft_code ft_model_draft(struct ft_model *model, const struct ft_batch_seq *batch,
+                            int32_t n_batch, const struct ft_draft_step *step, bool *fits,
+                            struct ft_err *err);
+
 /* Say that rows will be asked for in this memory, which spares them a copy where the device can
  * write there; one at a time, until unpin or close. false: rows are copied, which is slower. */
 bool ft_model_pin(struct ft_model *model, void *memory, size_t bytes);
 void ft_model_unpin(struct ft_model *model);
 /* Whether rows come out of a memory that is not the host's. */
 bool ft_model_is_apart(const struct ft_model *model);
+/* Where the model is; the model's to close. */
+struct ft_device *ft_model_device(const struct ft_model *model);
+/* As pin, for memory of that device. */
+void ft_model_lend(struct ft_model *model, void *memory, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -43,9 +43,12 @@ struct ft_plan {
     float *last;   /* the same for positions whose logits are wanted, of the whole step */
     float *logits; /* [max_step_rows, logits_stride] where operations cannot write to the host */
     int64_t logits_stride;
-    /* Host memory that operations can write to after all. */
+    /* Where operations can write rows: host memory that the device reaches, or its own that is
+     * lent.
+     */
     void *pinned;
     size_t pinned_bytes;
+    bool is_lent;
 
     /* What a tile holds, on the device and on the host, laid out alike: one copy takes it over. */
     struct ft_plan_ids {

@@ -144,7 +144,7 @@ INLINE double sum_lanes(const float lanes[LANES]) {
 
 CLONED double ft_rowmath_sum(const float *x, size_t n) {
     float copy[BLOCK], lanes[LANES];
-    double sum = 0.0;
+    double sum = 0.0, group = 0.0;
     for (size_t i = 0; i < n; i += BLOCK) {
         const float *block = whole_block(x + i, n - i, 0.0f, copy);
         for (size_t lane = 0; lane < LANES; lane++) {
@@ -153,9 +153,13 @@ CLONED double ft_rowmath_sum(const float *x, size_t n) {
                 lane_sum += block[j + lane];
             lanes[lane] = lane_sum;
         }
-        sum += sum_lanes(lanes);
+        group += sum_lanes(lanes);
+        if ((i + BLOCK) % FT_ROWMATH_GROUP == 0) {
+            sum += group;
+            group = 0.0;
+        }
     }
-    return sum;
+    return sum + group;
 }
 
 CLONED double ft_rowmath_sum_min(const float *x, const float *y, size_t n) {

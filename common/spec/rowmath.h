@@ -1,4 +1,5 @@
-/* rowmath: passes over one row of f32. The order of every sum is fixed (16 lanes, blocks of 256),
+/* rowmath: passes over one row of f32. The order of every sum is fixed (16 lanes, blocks of 256,
+ * groups of 32 blocks),
  * products and sums are not fused, exp is ours: a result has the same bits with SSE, AVX2 and
  * AVX-512, so both processes and every machine agree on it.
  * Owns:    nothing.
@@ -17,6 +18,7 @@ extern "C" {
 
 #define FT_ROWMATH_LANES 16u
 #define FT_ROWMATH_BLOCK 256u /* a lane sums 16 values in f32, then goes on in double */
+#define FT_ROWMATH_GROUP (32u * FT_ROWMATH_BLOCK) /* values; groups can be summed side by side */
 
 /* exp(x) is zero below this: e^-87 is the last one far enough from the subnormals. */
 #define FT_ROWMATH_EXP_MIN (-87.0f)

@@ -43,6 +43,7 @@ struct ft_rule {
     const char *name;
     bool lossy;   /* what is sampled may not have the target's distribution */
     bool coupled; /* draws with Gumbel noise, and the drafter is to use the same */
+    bool by_row;  /* each row is decided by itself, which a device can do too: choice.h */
     bool blind;   /* drafts are accepted whatever the target says of them: for benchmarks */
     /* Rows after the first rejection depend on a token that is not there: they are not looked at
      * (by `block`: rows after a draft that cannot be accepted).

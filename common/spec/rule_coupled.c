@@ -30,4 +30,5 @@ static enum ft_code decide(struct ft_transform *transform, const struct ft_round
     return FT_OK;
 }
 
-const struct ft_rule ft_rule_coupled = {.name = "coupled", .coupled = true, .decide = decide};
+const struct ft_rule ft_rule_coupled = {
+    .name = "coupled", .coupled = true, .by_row = true, .decide = decide};

@@ -17,4 +17,5 @@ static enum ft_code decide(struct ft_transform *transform, const struct ft_round
     return ft_rule_sampled(transform, round, round->lenience, out, err);
 }
 
-const struct ft_rule ft_rule_lenient = {.name = "lenient", .lossy = true, .decide = decide};
+const struct ft_rule ft_rule_lenient = {
+    .name = "lenient", .lossy = true, .by_row = true, .decide = decide};

@@ -55,4 +55,4 @@ static enum ft_code decide(struct ft_transform *transform, const struct ft_round
     return ft_rule_sampled(transform, round, 1.0f, out, err);
 }
 
-const struct ft_rule ft_rule_standard = {.name = "standard", .decide = decide};
+const struct ft_rule ft_rule_standard = {.name = "standard", .by_row = true, .decide = decide};

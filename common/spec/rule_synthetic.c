@@ -4,6 +4,15 @@
  * exclude is rejected. */
 #include "common/spec/rules.h"
 
+bool ft_rule_synthetic_accepts(const struct ft_round *round, int32_t i) {
+    const int32_t draft = round->draft[i];
+    struct ft_row_context context = ft_rule_row_context(round, i);
+    double u = ft_philox_uniform(round->sampling->seed, round->position + (uint64_t)i,
+                                 FT_PHILOX_ACCEPT, 0);
+    return u < (double)round->synthetic_rates[i] && draft >= 0 && draft < round->n_vocab &&
+           ft_row_allows(&context, draft);
+}
+
 static enum ft_code own_choice(struct ft_transform *transform, const struct ft_round *round,
                                int32_t i, int32_t *token, struct ft_err *err) {
     float *p = ft_transform_scratch(transform, 0);
@@ -22,14 +31,9 @@ static enum ft_code decide(struct ft_transform *transform, const struct ft_round
     FT_ASSERT(round->n_draft == 0 || round->synthetic_rates != NULL);
     struct ft_verdict verdict = {0};
     for (; verdict.n_accepted < round->n_draft; verdict.n_accepted++) {
-        const int32_t i = verdict.n_accepted, draft = round->draft[i];
-        struct ft_row_context context = ft_rule_row_context(round, i);
-        double u = ft_philox_uniform(round->sampling->seed, round->position + (uint64_t)i,
-                                     FT_PHILOX_ACCEPT, 0);
-        if (u >= (double)round->synthetic_rates[i] || draft < 0 || draft >= round->n_vocab ||
-            !ft_row_allows(&context, draft))
+        if (!ft_rule_synthetic_accepts(round, verdict.n_accepted))
             break;
-        verdict.tokens[i] = draft;
+        verdict.tokens[verdict.n_accepted] = round->draft[verdict.n_accepted];
     }
     enum ft_code code =
         own_choice(transform, round, verdict.n_accepted, &verdict.tokens[verdict.n_accepted], err);
@@ -42,4 +46,4 @@ static enum ft_code decide(struct ft_transform *transform, const struct ft_round
 }
 
 const struct ft_rule ft_rule_synthetic = {
-    .name = "synthetic", .lossy = true, .blind = true, .decide = decide};
+    .name = "synthetic", .lossy = true, .by_row = true, .blind = true, .decide = decide};

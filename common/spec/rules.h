@@ -27,6 +27,10 @@ enum ft_code ft_rule_greedy(struct ft_transform *transform, const struct ft_roun
 enum ft_code ft_rule_sampled(struct ft_transform *transform, const struct ft_round *round,
                              float lenience, struct ft_verdict *out, struct ft_err *err);
 
+/* Does `synthetic` accept draft i, once those before it are? Its row has no say (rule_synthetic.c).
+ */
+bool ft_rule_synthetic_accepts(const struct ft_round *round, int32_t i);
+
 #ifdef __cplusplus
 }
 #endif

@@ -12,10 +12,10 @@ static inline uint32_t key_of(float x) {
 }
 
 /* Bucket where the weight, summed from the top, reaches want; what lies above it is taken off. */
-static uint32_t find_bucket(const double *weights, double *want) {
+static uint32_t find_bucket(const uint64_t *weights, uint64_t *want) {
     uint32_t last = 0;
     for (uint32_t b = FT_SELECT_BUCKETS; b-- > 0;) {
-        if (weights[b] == 0.0)
+        if (weights[b] == 0)
             continue;
         if (weights[b] >= *want)
             return b;
@@ -28,8 +28,13 @@ static uint32_t find_bucket(const double *weights, double *want) {
     return last;
 }
 
-float ft_select_cut(struct ft_select *scratch, float *values, size_t n, double want,
+static inline uint64_t fixed_point(double x) {
+    return (uint64_t)(x * FT_SELECT_SCALE + 0.5);
+}
+
+float ft_select_cut(struct ft_select *scratch, float *values, size_t n, double aim,
                     enum ft_select_by by) {
+    uint64_t want = by == FT_SELECT_COUNT ? (uint64_t)aim : fixed_point(aim);
     static const unsigned shifts[] = {21, 10, 0};
     for (size_t level = 0; level < sizeof shifts / sizeof shifts[0] && n > 1; level++) {
         unsigned shift = shifts[level];
@@ -37,7 +42,7 @@ float ft_select_cut(struct ft_select *scratch, float *values, size_t n, double w
         memset(scratch->weights, 0, sizeof scratch->weights);
         for (size_t i = 0; i < n; i++)
             scratch->weights[key_of(values[i]) >> shift & mask] +=
-                by == FT_SELECT_COUNT ? 1.0 : (double)values[i];
+                by == FT_SELECT_COUNT ? 1 : fixed_point((double)values[i]);
         uint32_t bucket = find_bucket(scratch->weights, &want);
         size_t n_kept = 0;
         for (size_t i = 0; i < n; i++) {

@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -14,19 +15,23 @@ extern "C" {
 
 #define FT_SELECT_BUCKETS 2048u
 
+/* Values weigh in whole units of 1 / scale, so that their sums are the same in any order: a GPU
+ * adds them up as they come. 2^40 units leave room for 2^23 values of 1. */
+#define FT_SELECT_SCALE 0x1p40
+
 enum ft_select_by {
     FT_SELECT_COUNT, /* each value weighs 1 */
-    FT_SELECT_VALUE  /* each value, which is then > 0, weighs itself */
+    FT_SELECT_VALUE  /* each value, which is then in (0, 1], weighs itself */
 };
 
 struct ft_select {
-    double weights[FT_SELECT_BUCKETS];
+    uint64_t weights[FT_SELECT_BUCKETS];
 };
 
-/* The largest v in values such that the values >= v weigh at least want together; the smallest of
+/* The largest v in values such that the values >= v weigh at least aim together; the smallest of
  * all when they never do. A radix selection from the top, 11 + 11 + 10 bits.
  * in   values  [n], n > 0, no NaN; its order is lost */
-float ft_select_cut(struct ft_select *scratch, float *values, size_t n, double want,
+float ft_select_cut(struct ft_select *scratch, float *values, size_t n, double aim,
                     enum ft_select_by by);
 
 #ifdef __cplusplus

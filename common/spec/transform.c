@@ -314,29 +314,66 @@ enum ft_code ft_transform_row(struct ft_transform *transform, const float *logit
 
 /* ---- drawing --------------------------------------------------------------------------------- */
 
+#define RUN 16 /* tokens that are passed together */
+
+/* In a block of at most FT_ROWMATH_BLOCK: the first that takes before past aim; the last with a
+ * probability when rounding ends the walk there, -1 when none has one. */
+static int32_t walk_block(const float *probs, size_t n, double before, double aim) {
+    int32_t last = -1;
+    for (size_t i = 0; i < n; i += RUN) {
+        size_t end = n - i < RUN ? n : i + RUN;
+        double run = 0.0;
+        for (size_t j = i; j < end; j++)
+            run += (double)probs[j];
+        bool is_here = before + run > aim;
+        for (size_t j = i; j < end; j++) {
+            if (!(probs[j] > 0.0f))
+                continue;
+            last = (int32_t)j;
+            if (!is_here)
+                continue;
+            before += (double)probs[j];
+            if (before > aim)
+                return last;
+        }
+        if (is_here)
+            return last;
+        before += run;
+    }
+    return last;
+}
+
+/* In a group of blocks that takes before past aim. */
+static int32_t walk_group(const float *probs, size_t n, double before, double aim) {
+    double inside = 0.0;
+    for (size_t i = 0; i < n; i += FT_ROWMATH_BLOCK) {
+        size_t n_block = n - i < FT_ROWMATH_BLOCK ? n - i : FT_ROWMATH_BLOCK;
+        double block = ft_rowmath_sum(probs + i, n_block);
+        if (before + (inside + block) <= aim) {
+            inside += block;
+            continue;
+        }
+        int32_t at = walk_block(probs + i, n_block, before + inside, aim);
+        return at < 0 ? at : (int32_t)i + at;
+    }
+    return -1;
+}
+
 int32_t ft_transform_draw(const float *probs, int32_t n_vocab, double u) {
     const size_t n = (size_t)n_vocab;
     double total = ft_rowmath_sum(probs, n);
     if (!(total > 0.0) || total > DBL_MAX)
         return -1;
     double aim = u * total, before = 0.0;
-    int32_t last = -1; /* the last id seen with a probability: rounding may end the walk there */
-    for (size_t i = 0; i < n; i += FT_ROWMATH_BLOCK) {
-        size_t end = n - i < FT_ROWMATH_BLOCK ? n : i + FT_ROWMATH_BLOCK;
-        double block = ft_rowmath_sum(probs + i, end - i);
-        if (before + block <= aim) {
-            before += block;
+    for (size_t i = 0; i < n; i += FT_ROWMATH_GROUP) {
+        size_t n_group = n - i < FT_ROWMATH_GROUP ? n - i : FT_ROWMATH_GROUP;
+        double group = ft_rowmath_sum(probs + i, n_group);
+        if (before + group <= aim) {
+            before += group;
             continue;
         }
-        for (size_t j = i; j < end; j++) {
-            if (!(probs[j] > 0.0f))
-                continue;
-            last = (int32_t)j;
-            before += (double)probs[j];
-            if (before > aim)
-                return last;
-        }
-        return last;
+        int32_t at = walk_group(probs + i, n_group, before, aim);
+        return at < 0 ? at : (int32_t)i + at;
     }
-    return last;
+    return -1;
 }

@@ -70,6 +70,7 @@ void ft_wire_encode_attach(const struct ft_wire_attach *in, struct ft_buf *out) 
     m.epoch = in->epoch;
     m.coordinator_epoch = in->coordinator_epoch;
     m.mapped = in->mapped;
+    m.device_rows = in->device_rows;
     ft_pb_pack(&m.base, out);
 }
 
@@ -81,7 +82,8 @@ enum ft_code ft_wire_decode_attach(struct ft_str in, struct ft_arena *arena,
     if (code != FT_OK)
         return code;
     const Foretoken__Worker__V1__AttachRequest *m = raw;
-    *out = (struct ft_wire_attach){m->epoch, m->coordinator_epoch, m->mapped != 0};
+    *out = (struct ft_wire_attach){m->epoch, m->coordinator_epoch, m->mapped != 0,
+                                   m->device_rows != 0};
     return FT_OK;
 }
 

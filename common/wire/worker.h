@@ -41,6 +41,7 @@ struct ft_wire_attach { /* AttachRequest */
     uint64_t epoch;
     uint64_t coordinator_epoch;
     bool mapped;
+    bool device_rows;
 };
 
 struct ft_wire_attached { /* AttachResponse */

@@ -146,7 +146,8 @@ static bool attach_anew(struct ft_service *service, struct ft_rpc_call *call,
         return false;
     }
     detach(service);
-    if (ft_worker_attach(service->worker, attach->coordinator_epoch, &err) != FT_OK) {
+    if (ft_worker_attach(service->worker, attach->coordinator_epoch, attach->device_rows, &err) !=
+        FT_OK) {
         ft_rpc_call_fail(call, &err);
         return false;
     }

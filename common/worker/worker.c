@@ -91,6 +91,10 @@ static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
         return code;
     worker->vocab_size = ft_model_config(worker->model)->vocab_size;
     worker->len_max = ft_model_max_len(worker->model);
+    if (ft_model_is_apart(worker->model)) {
+        struct ft_device *device = ft_model_device(worker->model);
+        device->kind->uuid(device, worker->device_uuid);
+    }
     return FT_OK;
 }
 
@@ -123,10 +127,15 @@ static enum ft_code open_kv(struct ft_worker *worker, struct ft_err *err) {
     return ft_kvseq_create(&worker->seqs, &seq_opts, err);
 }
 
-static enum ft_code make_region(const struct ft_worker *worker, struct ft_region **out,
+static struct ft_region_layout layout_of(const struct ft_worker *worker) {
+    return (struct ft_region_layout){worker->epoch, worker->step_rows_max, worker->vocab_size};
+}
+
+static enum ft_code make_region(const struct ft_worker *worker,
+                                const struct ft_region_memory *memory, struct ft_region **out,
                                 struct ft_err *err) {
-    struct ft_region_layout layout = {worker->epoch, worker->step_rows_max, worker->vocab_size};
-    enum ft_code code = ft_region_create(out, &layout, err);
+    struct ft_region_layout layout = layout_of(worker);
+    enum ft_code code = ft_region_create_on(out, &layout, memory, err);
     return code == FT_OK ? code : ft_err_prefix(err, "region (max_step_rows %d)", layout.n_rows);
 }
 
@@ -140,7 +149,7 @@ static enum ft_code open_rest(struct ft_worker *worker, struct ft_err *err) {
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for steps");
     /* A region that cannot be had is an error now, and not when a coordinator comes. */
     struct ft_region *probe = NULL;
-    code = make_region(worker, &probe, err);
+    code = make_region(worker, NULL, &probe, err);
     if (code != FT_OK)
         return code;
     ft_region_close(&probe);
@@ -187,6 +196,9 @@ void ft_worker_close(struct ft_worker **worker) {
     if (w->role_state != NULL)
         w->role->close(w);
     ft_region_close(&w->region);
+    if (w->device_rows.at != NULL)
+        w->device_rows.device->kind->give_back(w->device_rows.device, w->device_rows.at,
+                                               w->device_rows.bytes);
     ft_step_destroy(&w->step);
     ft_kvseq_destroy(&w->seqs);
     ft_kvpool_destroy(&w->pool);
@@ -196,6 +208,13 @@ void ft_worker_close(struct ft_worker **worker) {
     *worker = NULL;
 }
 
+static void say_handover(const struct ft_worker *worker, enum ft_log_level level,
+                         const char *text) {
+    char line[FT_ERR_TEXT_MAX + 128];
+    snprintf(line, sizeof line, "handover %.500s", text);
+    worker->role->notify(level, line);
+}
+
 /* Rows of a GPU go straight into shared memory; a step has ended when they are there. */
 static void pin_region(struct ft_worker *worker) {
     size_t bytes = (size_t)ft_region_row_stride(worker->region) * sizeof(float) *
@@ -203,22 +222,58 @@ static void pin_region(struct ft_worker *worker) {
     bool is_pinned = ft_model_pin(worker->model, ft_region_row_mut(worker->region, 0, 0), bytes);
     if (!ft_model_is_apart(worker->model))
         return;
-    worker->role->notify(is_pinned ? FT_LOG_INFO : FT_LOG_WARN,
-                         is_pinned ? "handover synchronous rows \"written into shared memory\""
-                                   : "handover synchronous rows \"copied: shared memory could not "
-                                     "be pinned, which costs a copy for each row\"");
+    if (is_pinned)
+        say_handover(worker, FT_LOG_INFO, "synchronous rows \"written into shared memory\"");
+    else
+        say_handover(worker, FT_LOG_WARN,
+                     "synchronous rows \"copied: shared memory could not be pinned, which costs a "
+                     "copy for each row\"");
+}
+
+/* Memory for rows on the model's GPU, made once: whoever has it open must never find it gone. NULL:
+ * there is none, and the log says why. */
+static const struct ft_region_memory *device_memory(struct ft_worker *worker) {
+    struct ft_region_memory *memory = &worker->device_rows;
+    struct ft_region_layout layout = layout_of(worker);
+    struct ft_err err = {0};
+    if (!worker->role->device_rows || !ft_model_is_apart(worker->model))
+        return NULL;
+    if (memory->at != NULL)
+        return memory;
+    struct ft_device *device = ft_model_device(worker->model);
+    size_t bytes = ft_region_rows_bytes(&layout);
+    if (device->kind->share(device, bytes, &memory->at, &memory->handle, &err) != FT_OK) {
+        char text[FT_ERR_TEXT_MAX + 64];
+        memory->at = NULL;
+        snprintf(text, sizeof text, "fallback shared-memory reason \"%.300s\"", err.text);
+        say_handover(worker, FT_LOG_WARN, text);
+        return NULL;
+    }
+    memory->device = device;
+    memory->bytes = bytes;
+    return memory;
+}
+
+static void lend_rows(struct ft_worker *worker) {
+    if (ft_region_is_host(worker->region))
+        pin_region(worker);
+    else
+        ft_model_lend(worker->model, worker->device_rows.at, worker->device_rows.bytes);
 }
 
 enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epoch,
-                              struct ft_err *err) {
+                              bool device_rows, struct ft_err *err) {
     struct ft_region *region = NULL;
-    enum ft_code code = make_region(worker, &region, err);
+    enum ft_code code =
+        make_region(worker, device_rows ? device_memory(worker) : NULL, &region, err);
     if (code != FT_OK)
         return code;
     ft_worker_detach(worker);
     worker->region = region;
     if (worker->role->rows_from_model)
-        pin_region(worker);
+        lend_rows(worker);
+    if (!ft_region_is_host(region))
+        say_handover(worker, FT_LOG_INFO, "synchronous rows \"on the GPU, read there\"");
     worker->coordinator_epoch = coordinator_epoch;
     return FT_OK;
 }
@@ -246,7 +301,7 @@ void ft_worker_describe(const struct ft_worker *worker, struct ft_wire_describe 
         .kv_blocks_total = (uint64_t)ft_kvpool_total(worker->pool),
         .dtype = ft_str_c(ft_dtype_name(weights->dtype)),
         .backend = ft_str_c(ft_model_backend(worker->model)),
-        .device_uuid = ft_str_c(""),
+        .device_uuid = ft_str_c(worker->device_uuid),
         .n_parameters = weights->n_parameters,
         .weight_bytes = weights->bytes,
         .max_step_tokens = (uint32_t)worker->params->max_num_batched_tokens,

@@ -38,6 +38,7 @@ struct ft_worker_role {
     int32_t max_draft_len;
     bool rows_from_model; /* logits go from the model straight into the region */
     bool reloads;         /* another model may take over while it runs */
+    bool device_rows;     /* rows may lie on a GPU: nothing in the role reads them on the host */
     /* Take and give back worker->role_state. */
     enum ft_code (*open)(struct ft_worker *worker, struct ft_err *err);
     void (*close)(struct ft_worker *worker);
@@ -67,13 +68,15 @@ struct ft_worker {
     unsigned char fingerprint[FT_TOKENIZER_FINGERPRINT_BYTES];
     struct ft_kvpool *pool;
     struct ft_kvseq_table *seqs;
-    struct ft_region *region; /* NULL while no coordinator is attached */
-    int32_t load_tenths;      /* of the weights, when last said */
+    struct ft_region *region;            /* NULL while no coordinator is attached */
+    struct ft_region_memory device_rows; /* made when first wanted, kept to the end */
+    int32_t load_tenths;                 /* of the weights, when last said */
     uint64_t coordinator_epoch;
     struct ft_worker_stats stats;
     struct ft_step *step; /* scratch */
     void *role_state;
     struct ft_worker_params *params_own; /* freed with it; NULL: params are somebody else's */
+    char device_uuid[FT_DEVICE_UUID_MAX]; /* "" on a CPU */
 };
 
 /* What the table of parameters cannot say, before anything is loaded.
@@ -89,9 +92,11 @@ void ft_worker_close(struct ft_worker **worker);
 /* Both live on under the other's address. Nothing may hold on to what one of them owns. */
 void ft_worker_exchange(struct ft_worker *a, struct ft_worker *b);
 
-/* A fresh region for a coordinator; the one before is closed and every sequence dropped. */
+/* A fresh region for a coordinator; the one before is closed and every sequence dropped.
+ * device_rows: the coordinator reads rows on the GPU where the model is; the log says where they
+ * are then, and what that costs. */
 enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epoch,
-                              struct ft_err *err);
+                              bool device_rows, struct ft_err *err);
 /* The coordinator is gone: drop its sequences and the region. Returns how many sequences. */
 int32_t ft_worker_detach(struct ft_worker *worker);
 

@@ -4,3 +4,6 @@ foreach(suite test_linear test_attention test_rows)
           SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/gpu/twin.c
                   ${CMAKE_CURRENT_SOURCE_DIR}/unit/ops_reference.c)
 endforeach()
+ft_test(gpu/test_choose.c LABELS gpu LINK ft_spec ft_gpu m
+        SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/gpu/twin.c
+                ${CMAKE_CURRENT_SOURCE_DIR}/unit/choice_cases.c)

@@ -1,22 +1,30 @@
 #!/usr/bin/env bash
 # On a host with a GPU: builds, then runs the kernels against the CPU, the models' references and
 # bits on every device, the real processes with both models on the GPU, and the kernels under
-# compute-sanitizer. usage: tests/gpu/run.sh [--no-sanitizer] [BUILD_DIR]
+# compute-sanitizer. usage: tests/gpu/run.sh [--no-sanitizer] [--no-build] [BUILD_DIR]
+# --no-build takes what is in BUILD_DIR, for hosts that lack the packages it was built with.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 sanitizer=yes
-if [ "${1:-}" = --no-sanitizer ]; then
-  sanitizer=no
+wants_build=yes
+while [ $# -gt 0 ]; do
+  case $1 in
+    --no-sanitizer) sanitizer=no ;;
+    --no-build) wants_build=no ;;
+    *) break ;;
+  esac
   shift
-fi
+done
 build=${1:-build/release}
-kernels="test_rows test_linear test_attention"
+kernels="test_rows test_linear test_attention test_choose"
 models="test_device test_model_golden test_model_exact"
 
-[ -f "$build/build.ninja" ] || cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=Release \
-  -DFORETOKEN_CUDA=ON
-cmake --build "$build" --target $kernels $models test_e2e_lossless foretoken-target \
-  foretoken-draft foretoken-coordinator
+if [ "$wants_build" = yes ]; then
+  [ -f "$build/build.ninja" ] || cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=Release \
+    -DFORETOKEN_CUDA=ON
+  cmake --build "$build" --target $kernels $models test_e2e_lossless test_e2e_rules \
+    foretoken-target foretoken-draft foretoken-coordinator
+fi
 
 export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-600}
 for suite in $kernels; do # 77, skipped, is a failure here: this host was said to have a GPU
@@ -29,6 +37,7 @@ done
 for case in lossless demo_pair; do
   FORETOKEN_TEST_DEVICE=cuda CK_RUN_CASE=$case "$build/tests/test_e2e_lossless"
 done
+FORETOKEN_TEST_DEVICE=cuda FORETOKEN_TEST_DRAWS=256 "$build/tests/test_e2e_rules"
 
 [ "$sanitizer" = yes ] || exit 0
 for tool in memcheck racecheck; do

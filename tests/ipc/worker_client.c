@@ -65,7 +65,7 @@ struct ft_rpc_status worker_client_attach(struct worker_client *c, bool mapped) 
     struct ft_buf request, reply;
     ft_buf_init(&request, 0);
     ft_buf_init(&reply, 0);
-    struct ft_wire_attach attach = {c->describe.epoch, c->coordinator_epoch, mapped};
+    struct ft_wire_attach attach = {c->describe.epoch, c->coordinator_epoch, mapped, false};
     ft_wire_encode_attach(&attach, &request);
     struct ft_rpc_status status = worker_client_call(c, "Attach", ft_buf_str(&request), &reply);
     struct ft_wire_attached attached;

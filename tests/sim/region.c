@@ -35,9 +35,10 @@ static struct ft_region *region_of(struct memory *memory, bool creator) {
     return region;
 }
 
-enum ft_code ft_region_create(struct ft_region **out, const struct ft_region_layout *layout,
-                              struct ft_err *err) {
+enum ft_code ft_region_create_on(struct ft_region **out, const struct ft_region_layout *layout,
+                                 const struct ft_region_memory *on, struct ft_err *err) {
     (void)err;
+    FT_ASSERT(on == NULL);
     struct memory *memory = calloc(1, sizeof *memory);
     memory->layout = *layout;
     memory->linked = true;
@@ -50,8 +51,9 @@ enum ft_code ft_region_create(struct ft_region **out, const struct ft_region_lay
     return FT_OK;
 }
 
-enum ft_code ft_region_map(struct ft_region **out, const char *name, uint64_t epoch,
-                           struct ft_err *err) {
+enum ft_code ft_region_map_on(struct ft_region **out, const char *name, uint64_t epoch,
+                              struct ft_device *device, struct ft_err *err) {
+    (void)device;
     for (struct memory *m = g_memories; m != NULL; m = m->next)
         if (m->linked && strcmp(m->name, name) == 0 && m->layout.epoch == epoch) {
             *out = region_of(m, false);
@@ -89,6 +91,15 @@ const char *ft_region_name(const struct ft_region *region) {
 uint64_t ft_region_bytes(const struct ft_region *region) {
     return (uint64_t)FT_REGION_GENERATIONS * (uint64_t)region->memory->layout.n_rows *
            (uint64_t)stride_of(region->memory) * sizeof(float);
+}
+
+size_t ft_region_rows_bytes(const struct ft_region_layout *layout) {
+    return (size_t)layout->n_rows * (size_t)layout->n_cols * sizeof(float);
+}
+
+bool ft_region_is_host(const struct ft_region *region) {
+    (void)region;
+    return true;
 }
 
 const struct ft_region_layout *ft_region_layout(const struct ft_region *region) {

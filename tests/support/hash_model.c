@@ -80,6 +80,36 @@ bool ft_model_is_apart(const struct ft_model *model) {
     return false;
 }
 
+struct ft_device *ft_model_device(const struct ft_model *model) {
+    (void)model;
+    return NULL; /* it is nowhere: workers ask of models that are apart */
+}
+
+enum ft_code ft_model_drafts_open(struct ft_model *model, const struct ft_drafts_opts *opts,
+                                  struct ft_err *err) {
+    (void)model;
+    (void)opts;
+    return ft_err_set(err, FT_E_PROC_CONFIG, "hash_model", "no drafts on a device");
+}
+
+enum ft_code ft_model_draft(struct ft_model *model, const struct ft_batch_seq *batch,
+                            int32_t n_batch, const struct ft_draft_step *step, bool *fits,
+                            struct ft_err *err) {
+    (void)model;
+    (void)batch;
+    (void)n_batch;
+    (void)step;
+    (void)err;
+    *fits = false;
+    return FT_OK;
+}
+
+void ft_model_lend(struct ft_model *model, void *memory, size_t bytes) {
+    (void)model;
+    (void)memory;
+    (void)bytes;
+}
+
 const char *ft_model_backend(const struct ft_model *model) {
     (void)model;
     return g_hash_model.backend;

@@ -21,7 +21,7 @@ bool run_device_kind(size_t idx, char spec[RUN_DEVICE_MAX]) {
         struct ft_device *device = NULL;
         struct ft_err err = {0};
         enum ft_code code =
-            ft_device_open(&device, kind->name, &(struct ft_device_opts){1, 0}, &err);
+            ft_device_open(&device, kind->name, &(struct ft_device_opts){1, 0, false}, &err);
         ft_device_close(&device);
         if (code != FT_OK) {
             ck_assert_msg(!kind->is_host && code == FT_E_PROC_OS, "%s", err.text);

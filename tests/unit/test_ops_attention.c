@@ -133,7 +133,9 @@ START_TEST(attention_of_any_shape_matches_reference) {
         struct ft_err err = {0};
         struct ft_device *device = NULL;
         snprintf(spec, sizeof spec, "cpu:%s", isa->name);
-        ck_assert_msg(ft_device_open(&device, spec, &(struct ft_device_opts){2, 50}, &err) == FT_OK,
+        ck_assert_msg(ft_device_open(&device, spec,
+                                     &(struct ft_device_opts){.n_threads = 2, .idle_spin_us = 50},
+                                     &err) == FT_OK,
                       "%s", err.text);
         struct scene scene;
         make_scene(&scene, shapes[_i], &random);
@@ -163,9 +165,11 @@ static void run_scene(struct scene *s, const char *isa, int32_t n_threads, bool 
     struct ft_err err = {0};
     struct ft_device *device = NULL;
     snprintf(spec, sizeof spec, "cpu:%s", isa);
-    ck_assert_msg(ft_device_open(&device, spec, &(struct ft_device_opts){n_threads, 50}, &err) ==
-                      FT_OK,
-                  "%s", err.text);
+    ck_assert_msg(
+        ft_device_open(&device, spec,
+                       &(struct ft_device_opts){.n_threads = n_threads, .idle_spin_us = 50},
+                       &err) == FT_OK,
+        "%s", err.text);
     struct ft_op_attention op = {.q = s->q,
                                  .out = out,
                                  .n_heads = s->shape.n_heads,

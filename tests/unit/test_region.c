@@ -1,5 +1,6 @@
 #include <check.h>
 #include <fcntl.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -7,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/ipc/region.h"
+#include "support/fake_gpu.h"
 
 static struct ft_region *make(int32_t n_rows, int32_t n_cols) {
     struct ft_region_layout layout = {0xE90C, n_rows, n_cols};
@@ -141,11 +143,11 @@ static void expect_refused(size_t offset, const void *bytes, size_t n, const cha
 
 START_TEST(map_of_a_corrupt_header_names_the_field) {
     uint64_t big = UINT64_MAX;
-    uint32_t two = 2, zero = 0;
+    uint32_t three = 3, zero = 0, device = 1;
     int32_t rows = 65537, negative = -4, wide = 2000;
     int64_t stride = 64;
     expect_refused(0, &big, 8, "magic");
-    expect_refused(8, &two, 4, "version");
+    expect_refused(8, &three, 4, "version");
     expect_refused(12, &zero, 4, "header_bytes");
     expect_refused(16, &big, 8, "total_bytes");
     expect_refused(24, &big, 8, "epoch");
@@ -156,6 +158,8 @@ START_TEST(map_of_a_corrupt_header_names_the_field) {
     expect_refused(36, &zero, 4, "0 floats");
     expect_refused(40, &stride, 8, "row_stride");
     expect_refused(48, &zero, 4, "n_generations");
+    expect_refused(52, &three, 4, "where");
+    expect_refused(52, &device, 4, "total_bytes"); /* rows of a GPU are not in the object */
 }
 END_TEST
 
@@ -187,6 +191,81 @@ START_TEST(map_of_a_wrong_size_mode_or_name_is_refused) {
 }
 END_TEST
 
+/* A region whose rows lie on a GPU: memory of the worker's that is shared. */
+static struct ft_region *make_on(struct fake_gpu *gpu, struct ft_region_memory *memory) {
+    struct ft_region_layout layout = {0xE90C, 3, 100};
+    struct ft_region *region = NULL;
+    struct ft_err err;
+    *memory =
+        (struct ft_region_memory){.device = &gpu->device, .bytes = ft_region_rows_bytes(&layout)};
+    ck_assert_int_eq(
+        gpu->device.kind->share(&gpu->device, memory->bytes, &memory->at, &memory->handle, &err),
+        FT_OK);
+    ck_assert_msg(ft_region_create_on(&region, &layout, memory, &err) == FT_OK, "%s", err.text);
+    return region;
+}
+
+START_TEST(rows_on_a_gpu_are_found_where_the_header_says) {
+    struct fake_gpu gpu;
+    struct ft_region_memory memory;
+    struct ft_region *mapped = NULL;
+    struct ft_err err;
+    fake_gpu_init(&gpu, "GPU-1");
+    struct ft_region *region = make_on(&gpu, &memory);
+    ck_assert(!ft_region_is_host(region));
+    ck_assert_uint_eq(ft_region_bytes(region), 4096);
+    ck_assert_ptr_eq(ft_region_row_mut(region, 0, 0), memory.at);
+    for (int again = 0; again < 2; again++) { /* opened by each mapping, and closed with it */
+        ck_assert_msg(
+            ft_region_map_on(&mapped, ft_region_name(region), 0xE90C, &gpu.device, &err) == FT_OK,
+            "%s", err.text);
+        ck_assert_int_eq(gpu.n_open, 1);
+        ck_assert(!ft_region_is_host(mapped));
+        for (uint32_t g = 0; g < 2; g++)
+            for (int64_t r = 0; r < 3; r++)
+                ck_assert_ptr_eq(ft_region_row(mapped, g, r), ft_region_row_mut(region, g, r));
+        ck_assert_ptr_null(ft_region_row(mapped, 0, 3));
+        ft_region_close(&mapped);
+        ck_assert_int_eq(gpu.n_open, 0);
+    }
+    ft_region_close(&region);
+    free(memory.at);
+}
+END_TEST
+
+START_TEST(rows_on_a_gpu_that_cannot_be_read_are_refused) {
+    struct fake_gpu gpu, second;
+    struct ft_region_memory memory;
+    struct ft_region *mapped = NULL;
+    struct ft_err err;
+    fake_gpu_init(&gpu, "GPU-1");
+    fake_gpu_init(&second, "GPU-2");
+    struct ft_region *region = make_on(&gpu, &memory);
+    const char *name = ft_region_name(region);
+    ck_assert_int_eq(ft_region_map(&mapped, name, 0xE90C, &err), FT_E_PEER_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(err.text, "GPU-1, this process reads no GPU"));
+    ck_assert_int_eq(ft_region_map_on(&mapped, name, 0xE90C, &second.device, &err),
+                     FT_E_PEER_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(err.text, "GPU-1, this process reads GPU-2"));
+    gpu.is_stale = true;
+    ck_assert_int_eq(ft_region_map_on(&mapped, name, 0xE90C, &gpu.device, &err),
+                     FT_E_PEER_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(err.text, "stale handle"));
+    ck_assert_ptr_null(mapped);
+    int fd = shm_open(name, O_RDWR, 0);
+    uint64_t bytes = 64;
+    ck_assert_int_eq(pwrite(fd, &bytes, sizeof bytes, 56), (ssize_t)sizeof bytes);
+    close(fd);
+    gpu.is_stale = false;
+    ck_assert_int_eq(ft_region_map_on(&mapped, name, 0xE90C, &gpu.device, &err),
+                     FT_E_PEER_PROTOCOL);
+    ck_assert_ptr_nonnull(strstr(err.text, "device_bytes"));
+    ck_assert_int_eq(gpu.n_open, 0);
+    ft_region_close(&region);
+    free(memory.at);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("region");
     TCase *tc = tcase_create("region");
@@ -196,6 +275,8 @@ int main(void) {
     tcase_add_test(tc, dev39_each_row_is_read_where_it_was_written);
     tcase_add_test(tc, map_of_a_corrupt_header_names_the_field);
     tcase_add_test(tc, map_of_a_wrong_size_mode_or_name_is_refused);
+    tcase_add_test(tc, rows_on_a_gpu_are_found_where_the_header_says);
+    tcase_add_test(tc, rows_on_a_gpu_that_cannot_be_read_are_refused);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);

@@ -69,11 +69,11 @@ static void show_describe(struct ft_buf *text, const struct ft_wire_describe *in
 
 static struct ft_wire_attach any_attach(struct sample_rng *rng, struct ft_arena *arena) {
     (void)arena;
-    return (struct ft_wire_attach){any_u64(rng), any_u64(rng), coin(rng)};
+    return (struct ft_wire_attach){any_u64(rng), any_u64(rng), coin(rng), coin(rng)};
 }
 
 static void show_attach(struct ft_buf *text, const struct ft_wire_attach *in) {
-    NUM(epoch), NUM(coordinator_epoch), NUM(mapped);
+    NUM(epoch), NUM(coordinator_epoch), NUM(mapped), NUM(device_rows);
 }
 
 static struct ft_wire_attached any_attached(struct sample_rng *rng, struct ft_arena *arena) {

@@ -21,7 +21,7 @@ void rig_init(struct rig *rig, int32_t n_blocks) {
 void rig_open(struct rig *rig, const struct ft_worker_role *role) {
     struct ft_err err = {0};
     ck_assert_msg(ft_worker_open(&rig->worker, role, &rig->params, &err) == FT_OK, "%s", err.text);
-    ck_assert_msg(ft_worker_attach(rig->worker, 1, &err) == FT_OK, "%s", err.text);
+    ck_assert_msg(ft_worker_attach(rig->worker, 1, false, &err) == FT_OK, "%s", err.text);
     ft_region_unlink(rig->worker->region); /* a test that fails leaves no name behind */
 }
 

@@ -182,8 +182,14 @@ static void cpu_read(struct ft_device *device, const struct ft_op_read *op) {
     ft_pool_run(of(device)->pool, read_pieces, op, (int32_t)(op->bytes / READ_PIECE) + 1, 1);
 }
 
+static void cpu_choose(struct ft_device *device, const struct ft_op_choose *op) {
+    (void)device;
+    (void)op;
+    FT_ASSERT(!"rows in the host's memory are decided by spec");
+}
+
 static const struct ft_ops cpu_ops = {cpu_gather, cpu_angles,    cpu_rmsnorm, cpu_linear,
-                                      cpu_rope,   cpu_attention, cpu_read};
+                                      cpu_rope,   cpu_attention, cpu_read,    cpu_choose};
 
 static const struct ft_isa *find_isa(const char *variant, struct ft_err *err) {
     char known[64] = "";
@@ -305,6 +311,35 @@ static void cpu_end(struct ft_device *device) {
     (void)device;
 }
 
+static void cpu_uuid(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]) {
+    (void)device;
+    text[0] = '\0';
+}
+
+static enum ft_code cpu_share(struct ft_device *device, size_t bytes, void **out,
+                              struct ft_device_handle *handle, struct ft_err *err) {
+    (void)device;
+    (void)out;
+    (void)handle;
+    return ft_err_set(err, FT_E_PROC_OS, "cpu",
+                      "%zu bytes to share: what processes share of the host is shared memory",
+                      bytes);
+}
+
+static enum ft_code cpu_open_shared(struct ft_device *device, const struct ft_device_handle *handle,
+                                    size_t bytes, void **out, struct ft_err *err) {
+    (void)device;
+    (void)handle;
+    (void)out;
+    return ft_err_set(err, FT_E_PEER_PROTOCOL, "cpu",
+                      "%zu bytes of a GPU's memory: the host's processors cannot read them", bytes);
+}
+
+static void cpu_close_shared(struct ft_device *device, void *memory) {
+    (void)device;
+    FT_ASSERT(memory == NULL);
+}
+
 static enum ft_code cpu_sync(struct ft_device *device, struct ft_err *err) {
     (void)device;
     (void)err;
@@ -327,5 +362,9 @@ const struct ft_device_kind ft_cpu_device = {
     .unpin = cpu_unpin,
     .begin = cpu_begin,
     .end = cpu_end,
+    .uuid = cpu_uuid,
+    .share = cpu_share,
+    .open_shared = cpu_open_shared,
+    .close_shared = cpu_close_shared,
     .sync = cpu_sync,
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/gpu/cuda/programs.h"
+#include "common/gpu/cuda/share.h"
 #include "common/gpu/kernels/kernels.h"
 
 #define MODULE "cuda"
@@ -31,6 +32,7 @@ struct cuda_device {
     struct k_target target;
     int number;
     char name[FT_DEVICE_TEXT_MAX];
+    char uuid[FT_DEVICE_UUID_MAX];
     struct ft_cuda_programs *programs;
     struct slab *slabs; /* of placed memory */
     void *hp_pinned[N_PINNED];
@@ -72,8 +74,12 @@ static void cuda_read(struct ft_device *device, const struct ft_op_read *op) {
     note(device, k_read(&of(device)->target, op));
 }
 
+static void cuda_choose(struct ft_device *device, const struct ft_op_choose *op) {
+    note(device, k_choose(&of(device)->target, op));
+}
+
 static const struct ft_ops cuda_ops = {cuda_gather, cuda_angles,    cuda_rmsnorm, cuda_linear,
-                                       cuda_rope,   cuda_attention, cuda_read};
+                                       cuda_rope,   cuda_attention, cuda_read,    cuda_choose};
 
 /* ---- open and close */
 
@@ -106,23 +112,30 @@ static enum ft_code find_gpu(struct cuda_device *cuda, struct ft_err *err) {
         return ft_err_set(err, FT_E_PROC_OS, MODULE,
                           "GPU %d (%s) has compute capability %d.%d: the kernels need 9.0",
                           cuda->number, prop.name, prop.major, prop.minor);
-    snprintf(cuda->name, sizeof cuda->name, "cuda:%d %.48s", cuda->number, prop.name);
+    int has_mps = 0; /* processes share the GPU at the same time, instead of in turns */
+    if (cudaDeviceGetAttribute(&has_mps, cudaDevAttrMpsEnabled, cuda->number) != cudaSuccess)
+        (void)cudaGetLastError();
+    snprintf(cuda->name, sizeof cuda->name, "cuda:%d %.40s%s", cuda->number, prop.name,
+             has_mps != 0 ? ", MPS" : ", no MPS");
+    ft_cuda_uuid_text(prop.uuid.bytes, cuda->uuid);
     cuda->target.n_processors = prop.multiProcessorCount;
     return FT_OK;
 }
 
-static cudaError_t take_resources(struct cuda_device *cuda) {
+static cudaError_t take_resources(struct cuda_device *cuda, const struct ft_device_opts *opts) {
     cudaError_t error = cudaSetDevice(cuda->number);
     if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&cuda->target.stream, cudaStreamNonBlocking);
     if (error == cudaSuccess)
         error = k_linear_setup();
+    if (error == cudaSuccess)
+        error = k_choose_setup();
     for (int i = 0; i < N_PINNED && error == cudaSuccess; i++) {
         error = cudaMallocHost(&cuda->hp_pinned[i], PINNED_BYTES);
         if (error == cudaSuccess)
             error = cudaEventCreateWithFlags(&cuda->pinned_free[i], cudaEventDisableTiming);
     }
-    if (error == cudaSuccess) {
+    if (error == cudaSuccess && !opts->without_scratch) {
         void *scratch = NULL;
         error = cudaMalloc(&scratch, SCRATCH_BYTES);
         cuda->target.scratch = scratch;
@@ -154,7 +167,6 @@ static void cuda_close(struct ft_device *device) {
 
 static enum ft_code cuda_open(struct ft_device **out, const char *variant,
                               const struct ft_device_opts *opts, struct ft_err *err) {
-    (void)opts;
     int number = 0;
     enum ft_code code = parse_number(variant, &number, err);
     if (code != FT_OK)
@@ -170,7 +182,7 @@ static enum ft_code cuda_open(struct ft_device **out, const char *variant,
     if (code == FT_OK)
         code = find_gpu(cuda, err);
     if (code == FT_OK) {
-        cudaError_t error = take_resources(cuda);
+        cudaError_t error = take_resources(cuda, opts);
         if (error == cudaErrorMemoryAllocation)
             code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "GPU %d: no memory to start with",
                               number);
@@ -317,6 +329,29 @@ static void cuda_end(struct ft_device *device) {
     note(device, (cudaError_t)ft_programs_end(of(device)->programs, of(device)->target.stream));
 }
 
+static void cuda_uuid(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]) {
+    memcpy(text, ((const struct cuda_device *)device)->uuid, FT_DEVICE_UUID_MAX);
+}
+
+static enum ft_code cuda_share(struct ft_device *device, size_t bytes, void **out,
+                               struct ft_device_handle *handle, struct ft_err *err) {
+    return ft_cuda_share(of(device)->target.stream, bytes, out, handle, err);
+}
+
+static enum ft_code cuda_open_shared(struct ft_device *device,
+                                     const struct ft_device_handle *handle, size_t bytes,
+                                     void **out, struct ft_err *err) {
+    (void)device;
+    return ft_cuda_open_shared(handle, bytes, out, err);
+}
+
+static void cuda_close_shared(struct ft_device *device, void *memory) {
+    if (memory == NULL)
+        return;
+    cudaStreamSynchronize(of(device)->target.stream);
+    note(device, cudaIpcCloseMemHandle(memory));
+}
+
 static enum ft_code cuda_sync(struct ft_device *device, struct ft_err *err) {
     struct cuda_device *cuda = of(device);
     cudaError_t error = cudaStreamSynchronize(cuda->target.stream);
@@ -345,5 +380,9 @@ const struct ft_device_kind ft_cuda_device = {
     .unpin = cuda_unpin,
     .begin = cuda_begin,
     .end = cuda_end,
+    .uuid = cuda_uuid,
+    .share = cuda_share,
+    .open_shared = cuda_open_shared,
+    .close_shared = cuda_close_shared,
     .sync = cuda_sync,
 };

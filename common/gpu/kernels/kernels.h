@@ -8,6 +8,7 @@
 #include <cuda_runtime_api.h>
 #include <stddef.h>
 
+#include "common/gpu/choice.h"
 #include "common/gpu/ops.h"
 
 #ifdef __cplusplus
@@ -24,6 +25,7 @@ struct k_target {
 
 /* Once per process and GPU, before the first launch. */
 cudaError_t k_linear_setup(void);
+cudaError_t k_choose_setup(void);
 
 cudaError_t k_gather(const struct k_target *on, const struct ft_op_gather *op);
 cudaError_t k_angles(const struct k_target *on, const struct ft_op_angles *op);
@@ -31,6 +33,7 @@ cudaError_t k_rmsnorm(const struct k_target *on, const struct ft_op_rmsnorm *op)
 cudaError_t k_linear(const struct k_target *on, const struct ft_op_linear *op);
 cudaError_t k_rope(const struct k_target *on, const struct ft_op_rope *op);
 cudaError_t k_attention(const struct k_target *on, const struct ft_op_attention *op);
+cudaError_t k_choose(const struct k_target *on, const struct ft_op_choose *op);
 cudaError_t k_read(const struct k_target *on, const struct ft_op_read *op);
 
 #ifdef __cplusplus

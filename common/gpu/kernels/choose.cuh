@@ -1,0 +1,120 @@
+/* choose: what the kernel that decides rows keeps in shared memory, and the noise of `coupled`.
+ * Owns:    nothing.
+ * Runs in: choose.cu only.
+ * Never:   differs from common/spec by a bit. */
+#ifndef FT_GPU_KERNELS_CHOOSE_CUH
+#define FT_GPU_KERNELS_CHOOSE_CUH
+
+#include "common/gpu/kernels/launch.cuh"
+
+#define CLUSTER_MAX 16 /* blocks; 8 have a row of up to 131,072 tokens */
+#define CLUSTER_MIN 8
+#define THREADS 1024
+#define LANES 16               /* of a block, as rowmath has them */
+#define BLOCK 256              /* tokens */
+#define VALUES (BLOCK / LANES) /* of a thread */
+#define SLICE (THREADS * VALUES)
+#define BUCKETS 2048
+#define GATHERED 2048 /* values among which a cut is found by comparing all with all */
+#define WEIGHT_SCALE 0x1p40 /* as FT_SELECT_SCALE of select.h */
+#define GROUP 32      /* blocks whose sums are added up for themselves, as rowmath has it */
+#define RUN 16        /* tokens that ft_transform_draw passes together */
+#define EXP_MIN -87.0f
+#define FLT_LEAST 0x1p-126f
+#define Q_SUM_SLACK 1e-3
+
+/* Sums of blocks, and of groups of them, in rows that do not meet in one bank. */
+#define SUMS_MAX (CLUSTER_MAX * SLICE / BLOCK / GROUP * (GROUP + 1))
+static __device__ __forceinline__ int32_t sum_at(int32_t block) {
+    return block / GROUP * (GROUP + 1) + block % GROUP;
+}
+
+struct choose_args {
+    struct ft_op_choose op;
+};
+
+struct found { /* by one level of a selection */
+    int32_t bucket;
+    uint32_t count;
+    uint64_t want;
+};
+
+/* When the race of `coupled` has an id; see gumbel.c. */
+struct arrival {
+    double time;
+    int32_t id;
+};
+
+struct shared {
+    struct ft_choice_row row;
+    union {
+        float slice[SLICE]; /* of the row, while it is edited */
+        struct {
+            unsigned long long own_weights[BUCKETS]; /* then of the gathered */
+            unsigned own_counts[BUCKETS];
+            uint32_t gathered[GATHERED]; /* keys */
+        };
+    };
+    unsigned long long weights[BUCKETS]; /* of all blocks; zero between cuts */
+    unsigned counts[BUCKETS];
+    union {
+        unsigned is_allowed[SLICE / 32]; /* while the row is edited */
+        float walk[BLOCK];
+    };
+    double upto[2][SUMS_MAX], before[SUMS_MAX / GROUP]; /* see sum_row; used in turn */
+    double runs[BLOCK / RUN], total;
+    struct arrival arrivals[THREADS / 32], first_arrivals[CLUSTER_MAX];
+    struct found found;
+    float warp_max[THREADS / 32], block_max[CLUSTER_MAX];
+    int32_t warp_ids[THREADS / 32], block_ids[CLUSTER_MAX];
+    int32_t drafted[FT_CHOICE_DRAFTED_MAX], is_edited[FT_CHOICE_DRAFTED_MAX];
+    unsigned n_own, best_key, least_key;
+    int32_t shares[CLUSTER_MAX];
+    int32_t met_block, drawn;
+    float p_draft;
+};
+
+static __device__ __forceinline__ struct arrival earlier(struct arrival a, struct arrival b) {
+    return b.time < a.time || (b.time == a.time && b.id < a.id) ? b : a;
+}
+
+/* As ft_philox_uniforms has it: number id % 2 of lane id / 2, purpose FT_PHILOX_GUMBEL. */
+static __device__ __forceinline__ double gumbel_uniform(uint64_t seed, uint64_t position,
+                                                        int32_t id) {
+    uint32_t key_0 = (uint32_t)seed, key_1 = (uint32_t)(seed >> 32);
+    uint32_t c0 = (uint32_t)position, c1 = (uint32_t)(position >> 32);
+    uint32_t c2 = 4, c3 = (uint32_t)(id / 2);
+#pragma unroll
+    for (int round = 0; round < 10; round++) {
+        uint64_t product_0 = (uint64_t)0xD2511F53u * c0, product_1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(product_1 >> 32) ^ c1 ^ key_0;
+        c1 = (uint32_t)product_1;
+        c2 = (uint32_t)(product_0 >> 32) ^ c3 ^ key_1;
+        c3 = (uint32_t)product_0;
+        key_0 += 0x9E3779B9u;
+        key_1 += 0xBB67AE85u;
+    }
+    uint64_t bits = id % 2 == 0 ? (uint64_t)c1 << 32 | c0 : (uint64_t)c3 << 32 | c2;
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+/* As ft_gumbel_exponential. */
+static __device__ __forceinline__ double exponential(double u) {
+    const double ln2_high = 0x1.62e42fee00000p-1, ln2_low = 0x1.a39ef35793c76p-33;
+    int exponent;
+    double m = frexp(__dsub_rn(1.0, u), &exponent);
+    if (m < 0x1.6a09e667f3bcdp-1) {
+        m = __dmul_rn(m, 2.0);
+        exponent--;
+    }
+    double s = __ddiv_rn(__dsub_rn(m, 1.0), __dadd_rn(m, 1.0)), square = __dmul_rn(s, s);
+    double sum = 0.0;
+#pragma unroll
+    for (int k = 21; k >= 3; k -= 2)
+        sum = __dmul_rn(__dadd_rn(sum, 1.0 / k), square);
+    double log_m = __dmul_rn(2.0, __dadd_rn(s, __dmul_rn(s, sum)));
+    return -__dadd_rn(__dmul_rn((double)exponent, ln2_high),
+                      __dadd_rn(log_m, __dmul_rn((double)exponent, ln2_low)));
+}
+
+#endif
