@@ -25,9 +25,9 @@ START_TEST(create_with_bad_sizes_names_the_option) {
     struct ft_kvpool_opts opts = {0, 16, true, 1};
     ck_assert_int_eq(ft_kvpool_create(&pool, &opts, &err), FT_E_PROC_CONFIG);
     ck_assert_ptr_nonnull(strstr(err.text, "n_blocks is 0"));
-    opts = (struct ft_kvpool_opts){4, 257, true, 1};
+    opts = (struct ft_kvpool_opts){4, FT_KVPOOL_BLOCK_TOKENS_MAX + 1, true, 1};
     ck_assert_int_eq(ft_kvpool_create(&pool, &opts, &err), FT_E_PROC_CONFIG);
-    ck_assert_ptr_nonnull(strstr(err.text, "block_tokens is 257"));
+    ck_assert_ptr_nonnull(strstr(err.text, "block_tokens is 16777217"));
     ck_assert_ptr_null(pool);
 }
 END_TEST

@@ -185,7 +185,7 @@ static void cpu_read(struct ft_device *device, const struct ft_op_read *op) {
 static void cpu_choose(struct ft_device *device, const struct ft_op_choose *op) {
     (void)device;
     (void)op;
-    FT_ASSERT(!"rows in the host's memory are decided by spec");
+    FT_ASSERT(false && "rows in the host's memory are decided by spec");
 }
 
 static const struct ft_ops cpu_ops = {cpu_gather, cpu_angles,    cpu_rmsnorm, cpu_linear,
