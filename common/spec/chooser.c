@@ -1,6 +1,5 @@
 #include "common/spec/chooser.h"
 
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -129,10 +128,7 @@ static void fill(struct ft_chooser *c, struct ft_op_choose *op, size_t *used) {
 
 /* A row's stamp is written when the rest of its result is there. */
 static bool is_there(const struct ft_choice_result *result, int32_t stamp) {
-    const volatile int32_t *at = &result->stamp;
-    bool there = *at == stamp;
-    atomic_thread_fence(memory_order_acquire);
-    return there;
+    return __atomic_load_n(&result->stamp, __ATOMIC_ACQUIRE) == stamp;
 }
 
 enum ft_code ft_chooser_run(struct ft_chooser *c, struct ft_err *err) {

@@ -600,7 +600,7 @@ START_TEST(every_command_prints_text_and_one_json_object) {
         const char *command, *says, *key;
     } rows[] = {
         {"health", "ready\n2 running, 0 waiting, target up, draft up\n", "state"},
-        {"requests", "id-0                 ", "requests"}, /* running; paused once its client lags */
+        {"requests", "id-0                 ", "requests"}, /* running, or its client lags */
         {"cancel id-1", "cancelled 1\n", NULL},
         {"stats", "inter_token_latency_seconds.p99", "inter_token_latency_seconds"},
         {"set", "num_speculative_tokens          4\n", "drafter"},
