@@ -208,7 +208,7 @@ static void open_raw(struct load *load, const char *text) {
         ck_assert_int_ge(g_raw[i], 0);
         /* Full backlogs and descriptors are what this is about. */
         if (connect(g_raw[i], (struct sockaddr *)&address, sizeof address) == 0 &&
-            write(g_raw[i], text, strlen(text)) < 0)
+            send(g_raw[i], text, strlen(text), MSG_NOSIGNAL) < 0)
             continue;
     }
 }
