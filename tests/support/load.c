@@ -37,7 +37,9 @@ static void look(struct load *load, int i) {
     struct gen *gen = &load->gens[i];
     size_t n = gen->n_ids < LOAD_TOKENS ? gen->n_ids : LOAD_TOKENS;
     load->n_double += gen->n_ids - n;
-    if (gen->status.code != 0) {
+    if (load->drains && gen->status.code == 14 && gen->n_ids == 0) {
+        load->n_refused++;
+    } else if (gen->status.code != 0) {
         load->n_lost++;
         note(load, i, gen->status.text);
     } else if (gen->n_ids != LOAD_TOKENS || gen->bad_utf8 ||

@@ -14,9 +14,11 @@ struct load {
     struct gen gens[LOAD_STREAMS];
     int32_t texts[LOAD_STREAMS][LOAD_TOKENS]; /* what each must say */
     bool running[LOAD_STREAMS];
-    bool restarts;     /* a stream that ends is followed by another */
-    uint64_t n_done;   /* ended with their text */
-    uint64_t n_lost;   /* ended with another status than OK */
+    bool restarts;   /* a stream that ends is followed by another */
+    bool drains;     /* the service may refuse a stream, before it says anything */
+    uint64_t n_done; /* ended with their text */
+    uint64_t n_refused;
+    uint64_t n_lost;   /* ended with another status than OK, and not refused */
     uint64_t n_wrong;  /* ended with OK and another text */
     uint64_t n_double; /* tokens too many, of all */
     char first_trouble[256];
