@@ -1,176 +1,60 @@
 #include "support/fake_draft.h"
 
 #include <check.h>
-#include <math.h>
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdio.h>
+#include <poll.h>
+#include <spawn.h>
+#include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
-#include "common/ipc/region.h"
-#include "common/rpc/rpc.h"
-#include "common/wire/worker.h"
+extern char **environ;
+
+enum { PATIENCE_MS = 30000 };
 
 struct fake_draft {
-    pthread_t thread;
-    struct ft_rpc_loop *loop;
-    struct ft_rpc_server *server;
-    struct ft_region *region;
-    struct ft_arena *identity, *scratch;
-    struct ft_wire_describe describe;
-    struct ft_buf bytes;
-    char endpoint[192];
-    atomic_bool stopping, ready;
-    int n_steps;
-    uint64_t seed;
+    pid_t pid;
+    int socket;
 };
 
-static void on_describe(struct ft_rpc_call *call, void *service, struct ft_str message) {
-    struct fake_draft *fake = service;
-    (void)message;
-    ft_rpc_call_reply(call, ft_buf_str(&fake->bytes));
-}
-
-static void on_attach(struct ft_rpc_call *call, void *service, struct ft_str message) {
-    struct fake_draft *fake = service;
-    struct ft_wire_attach attach;
-    struct ft_buf out;
-    struct ft_region_layout layout = {fake->describe.epoch, (int32_t)fake->describe.max_step_rows,
-                                      (int32_t)fake->describe.vocab_size};
-    ft_arena_reset(fake->scratch);
-    if (ft_wire_decode_attach(message, fake->scratch, &attach, NULL) != FT_OK) {
-        ft_rpc_call_finish(call, 3, "no attach");
-        return;
-    }
-    if (!attach.mapped) {
-        ft_region_close(&fake->region);
-        if (ft_region_create(&fake->region, &layout, NULL) != FT_OK) {
-            ft_rpc_call_finish(call, 13, "no region");
-            return;
-        }
-    }
-    ft_buf_init(&out, 0);
-    struct ft_wire_attached attached = {ft_str_c(ft_region_name(fake->region)),
-                                        ft_region_bytes(fake->region)};
-    ft_wire_encode_attached(&attached, &out);
-    ft_rpc_call_reply(call, ft_buf_str(&out));
-    ft_buf_fini(&out);
-}
-
-static void send_noise(struct fake_draft *fake, struct ft_rpc_call *call) {
-    unsigned char noise[64];
-    for (size_t i = 0; i < sizeof noise; i++) {
-        fake->seed = fake->seed * 6364136223846793005u + 1442695040888963407u;
-        noise[i] = (unsigned char)(fake->seed >> 56);
-    }
-    ft_rpc_call_send(call, (struct ft_str){(const char *)noise, sizeof noise});
-}
-
-/* A well-formed reply, wrong in one way: 1 one sequence too few, 2 a sequence that was not asked
- * for, 3 more tokens than asked for, 4 tokens outside the vocabulary, 5 rows of nothing. */
-static void send_wrong(struct ft_rpc_call *call, const struct ft_wire_step *step, int kind) {
-    static const int32_t outside[] = {1 << 30, -7, 99999, 12345678};
-    static const int32_t inside[] = {65, 66, 67, 68, 69, 70, 71, 72, 73, 74,
-                                     75, 76, 77, 78, 79, 80, 81, 82, 83, 84};
-    struct ft_wire_seq_result results[64] = {0};
-    size_t n = step->n_seqs < 64 ? step->n_seqs : 64;
-    for (size_t i = 0; i < n; i++) {
-        const struct ft_wire_seq_step *seq = &step->seqs[i];
-        results[i] = (struct ft_wire_seq_result){
-            .seq_id = kind == 2 ? seq->seq_id + 77 : seq->seq_id,
-            .status = FT_WIRE_SEQ_OK,
-            .cached = seq->keep + (uint32_t)seq->n_tokens,
-            .draft_ids = kind == 4 ? outside : inside,
-            .n_draft_ids = kind == 3            ? 20
-                           : seq->draft_len < 4 ? seq->draft_len
-                                                : 4,
-            .n_rows = seq->has_sampling && seq->sampling.temperature > 0 ? seq->draft_len : 0,
-        };
-    }
-    struct ft_wire_step_reply reply = {
-        .step_id = step->step_id,
-        .epoch = step->epoch,
-        .compute_nanos = 1000,
-        .results = results,
-        .n_results = kind == 1 && n > 0 ? n - 1 : n,
-    };
-    struct ft_buf out;
-    ft_buf_init(&out, 0);
-    ft_wire_encode_step_reply(&reply, &out);
-    ft_rpc_call_send(call, ft_buf_str(&out));
-    ft_buf_fini(&out);
-}
-
-static void on_step(struct ft_rpc_call *call, void *service, struct ft_str message) {
-    struct fake_draft *fake = service;
-    struct ft_wire_step step;
-    ft_arena_reset(fake->scratch);
-    if (ft_wire_decode_step(message, fake->scratch, &step, NULL) != FT_OK)
-        return;
-    int kind = fake->n_steps++ % 6;
-    if (kind == 0)
-        send_noise(fake, call);
-    else
-        send_wrong(call, &step, kind);
-}
-
-static void on_stats(struct ft_rpc_call *call, void *service, struct ft_str message) {
-    (void)message;
-    send_noise(service, call);
-    ft_rpc_call_finish(call, 0, NULL);
-}
-
-static const struct ft_rpc_method k_methods[] = {
-    {.path = FT_WIRE_DRAFT_SERVICE "Describe", .kind = FT_RPC_UNARY, .on_message = on_describe},
-    {.path = FT_WIRE_DRAFT_SERVICE "Attach", .kind = FT_RPC_UNARY, .on_message = on_attach},
-    {.path = FT_WIRE_DRAFT_SERVICE "GetStats", .kind = FT_RPC_UNARY, .on_message = on_stats},
-    {.path = FT_WIRE_DRAFT_SERVICE "DraftStep", .kind = FT_RPC_BIDI, .on_message = on_step},
-};
-
-static void *serve(void *user) {
-    struct fake_draft *fake = user;
-    struct ft_err err = {0};
-    struct ft_rpc_server_opts opts = {.methods = k_methods, .n_methods = 4, .service = fake};
-    if (ft_rpc_loop_create(&fake->loop, 0, &err) == FT_OK &&
-        ft_rpc_server_create(&fake->server, fake->loop, &opts, &err) == FT_OK &&
-        ft_rpc_server_listen(fake->server, fake->endpoint, NULL, &err) == FT_OK &&
-        ft_rpc_server_start(fake->server, &err) == FT_OK)
-        fake->ready = true;
-    while (!fake->stopping)
-        ft_rpc_loop_step(fake->loop, ft_clock_now_ns() + 10000000);
-    ft_rpc_server_close(&fake->server, 0);
-    ft_rpc_loop_destroy(&fake->loop);
-    return NULL;
+/* The next packet, of exactly that many bytes. */
+static void hear(const struct fake_draft *fake, void *out, size_t bytes) {
+    struct pollfd socket = {.fd = fake->socket, .events = POLLIN};
+    ck_assert_msg(poll(&socket, 1, PATIENCE_MS) == 1, "the fake draft worker says nothing");
+    ck_assert_int_eq(recv(fake->socket, out, bytes, 0), (ssize_t)bytes);
 }
 
 struct fake_draft *fake_draft_start(const char *endpoint, struct ft_str describe) {
     struct fake_draft *fake = calloc(1, sizeof *fake);
-    fake->identity = ft_arena_create(4096, 0);
-    fake->scratch = ft_arena_create(4096, 0);
-    ft_buf_init(&fake->bytes, 0);
-    ft_buf_add_str(&fake->bytes, describe);
-    snprintf(fake->endpoint, sizeof fake->endpoint, "%s", endpoint);
-    ck_assert_int_eq(ft_wire_decode_describe(describe, fake->identity, &fake->describe, NULL),
-                     FT_OK);
-    ck_assert_int_eq(pthread_create(&fake->thread, NULL, serve, fake), 0);
-    int64_t deadline_ns = ft_clock_now_ns() + 10000000000;
-    while (!fake->ready) {
-        ck_assert(ft_clock_now_ns() < deadline_ns);
-        usleep(1000);
-    }
+    char *argv[] = {(char[]){FT_TEST_FAKE_DRAFT}, (char *)(uintptr_t)endpoint, NULL};
+    char ready[sizeof FAKE_DRAFT_READY];
+    int fds[2];
+    /* When the test dies its end is closed, and the process ends too. */
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds), 0);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, fds[1], STDIN_FILENO);
+    int failed = posix_spawn(&fake->pid, argv[0], &actions, NULL, argv, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    close(fds[1]);
+    ck_assert_msg(failed == 0, "cannot start %s: %s", argv[0], strerror(failed));
+    fake->socket = fds[0];
+    ck_assert_uint_le(describe.len, FAKE_DRAFT_DESCRIBE_MAX);
+    ck_assert_int_eq(send(fake->socket, describe.ptr, describe.len, MSG_NOSIGNAL),
+                     (ssize_t)describe.len);
+    hear(fake, ready, sizeof ready);
     return fake;
 }
 
 int fake_draft_stop(struct fake_draft *fake) {
-    fake->stopping = true;
-    pthread_join(fake->thread, NULL);
-    int n = fake->n_steps;
-    ft_region_close(&fake->region);
-    ft_arena_destroy(&fake->identity);
-    ft_arena_destroy(&fake->scratch);
-    ft_buf_fini(&fake->bytes);
+    int n_steps, status;
+    shutdown(fake->socket, SHUT_WR);
+    hear(fake, &n_steps, sizeof n_steps);
+    close(fake->socket);
+    waitpid(fake->pid, &status, 0);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
     free(fake);
-    return n;
+    return n_steps;
 }
