@@ -100,7 +100,7 @@ enum ft_rpc_kind { FT_RPC_UNARY, FT_RPC_SERVER_STREAM, FT_RPC_BIDI };
 struct ft_rpc_method {
     const char *path; /* "/foretoken.v1.Inference/Generate" */
     enum ft_rpc_kind kind;
-    bool in_drain; /* answered while the server drains, too */
+    bool in_drain; /* answered while the server drains (see close), too */
     void (*on_open)(struct ft_rpc_call *call, void *service);
     void (*on_message)(struct ft_rpc_call *call, void *service, struct ft_str message);
     void (*on_half_close)(struct ft_rpc_call *call, void *service);
@@ -134,11 +134,9 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
 enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endpoint, int *port,
                                   struct ft_err *err);
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err);
-/* Drain, give running calls grace_ns, cancel the rest, free everything. Runs the loop; not from a
- * handler of this server. */
+/* Drain: new calls see UNAVAILABLE (but in_drain), running ones have grace_ns. Then cancel the rest
+ * and free everything. Runs the loop; not from a handler of this server. */
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns);
-/* Stop accepting new calls (they see UNAVAILABLE) while running ones go on. */
-void ft_rpc_server_drain(struct ft_rpc_server *server);
 
 /* Queue a message; copies it. fail FT_E_REQ_EXHAUSTED: send_queue_max; FT_E_REQ_CANCELLED: the
  * call is over. Real back-pressure: stop when not writable, go on in on_writable. */

@@ -160,10 +160,6 @@ enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *er
     return FT_OK;
 }
 
-void ft_rpc_server_drain(struct ft_rpc_server *server) {
-    server->draining = true;
-}
-
 static const struct ft_rpc_method *find_method(const struct ft_rpc_server *server,
                                                grpc_slice path) {
     for (size_t i = 0; i < server->opts.n_methods; i++)

@@ -207,9 +207,9 @@ static void on_open_event(struct net_event *event) {
 static bool reach(struct ft_rpc_call *call, const char *endpoint) {
     struct ft_rpc_server *server = find_server(endpoint);
     const struct ft_rpc_method *method = server == NULL ? NULL : find_method(server, call->path);
-    if (method == NULL || server->draining) {
+    if (method == NULL) {
         struct net_event *event = net_send(call, 1, (struct ft_str){NULL, 0}, on_done_event);
-        event->status = status_of(server == NULL || server->draining ? 14 : 12, "not there");
+        event->status = status_of(server == NULL ? 14 : 12, "not there");
         return false;
     }
     call->server = server;
@@ -254,10 +254,6 @@ enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *er
     (void)err;
     server->started = true;
     return FT_OK;
-}
-
-void ft_rpc_server_drain(struct ft_rpc_server *server) {
-    server->draining = true;
 }
 
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns) {

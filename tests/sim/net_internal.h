@@ -20,7 +20,7 @@ struct ft_rpc_server {
     struct ft_rpc_loop *loop;
     struct ft_rpc_server_opts opts;
     char endpoint[128];
-    bool started, draining;
+    bool started;
 };
 
 struct ft_rpc_client {

@@ -271,20 +271,64 @@ START_TEST(dev62_close_cancels_what_outlasts_the_grace) {
 }
 END_TEST
 
+/* A call that a server closing has to wait for, and one that is asked meanwhile. */
+struct drain {
+    struct ft_rpc_timer timer;
+    struct rpc_talk running;
+    const char *path;
+    struct rpc_answer answer;
+};
+
+static void on_drain_answer(void *user, const struct ft_rpc_status *status, struct ft_str reply) {
+    struct drain *drain = user;
+    rpc_answer_fn(&drain->answer, status, reply);
+    ft_rpc_stream_send(drain->running.stream, ft_str_c("1"));
+    ft_rpc_stream_half_close(drain->running.stream);
+}
+
+static void ask_in_drain(void *user) {
+    struct drain *drain = user;
+    struct ft_err err = {0};
+    ck_assert_int_eq(ft_rpc_client_unary(fx.client, drain->path, ft_str_c("x"), NULL,
+                                         on_drain_answer, drain, &err),
+                     FT_OK);
+}
+
+/* Close the server; the answer to a call of path that comes while another one runs to its end. */
+static struct rpc_answer ask_while_closing(const char *path) {
+    struct drain drain = {.path = path};
+    rpc_talk_open(&drain.running, fx.client, "/test.Echo/Bidi", NULL);
+    ft_rpc_stream_send(drain.running.stream, ft_str_c("0"));
+    ck_assert(rpc_wait_int(&drain.running.messages, 1, 10000));
+    ft_rpc_timer_set(fx.loop, &drain.timer, rpc_in_ms(1), ask_in_drain, &drain);
+    ft_rpc_server_close(&fx.server, 10000000000);
+    ck_assert_int_eq(drain.answer.done, 1);
+    ck_assert(rpc_wait_int(&drain.running.done, 1, 10000));
+    ck_assert_int_eq(drain.running.status.code, 0);
+    ck_assert_int_eq(drain.running.messages, 2);
+    return drain.answer;
+}
+
 START_TEST(dev62_drain_refuses_new_calls_and_keeps_running_ones) {
-    struct rpc_talk talk = {0};
-    rpc_talk_open(&talk, fx.client, "/test.Echo/Bidi", NULL);
-    ft_rpc_stream_send(talk.stream, ft_str_c("0"));
-    ck_assert(rpc_wait_int(&talk.messages, 1, 10000));
-    ft_rpc_server_drain(fx.server);
-    struct rpc_answer a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("x"), NULL);
+    struct rpc_answer a = ask_while_closing("/test.Echo/Unary");
     ck_assert_int_eq(a.status.code, UNAVAILABLE);
     ck_assert_str_eq(a.status.text, "the server is draining");
-    ft_rpc_stream_send(talk.stream, ft_str_c("1"));
-    ck_assert(rpc_wait_int(&talk.messages, 2, 10000));
-    ft_rpc_stream_half_close(talk.stream);
-    ck_assert(rpc_wait_int(&talk.done, 1, 10000));
-    ck_assert_int_eq(talk.status.code, 0);
+}
+END_TEST
+
+START_TEST(method_marked_so_answers_while_the_server_drains) {
+    struct ft_rpc_method methods[16];
+    ck_assert_uint_le(k_rpc_echo_n_methods, 16);
+    for (size_t i = 0; i < k_rpc_echo_n_methods; i++) {
+        methods[i] = k_rpc_echo_methods[i];
+        methods[i].in_drain = strcmp(methods[i].path, "/test.Echo/Unary") == 0;
+    }
+    struct ft_rpc_server_opts opts = {
+        .methods = methods, .n_methods = k_rpc_echo_n_methods, .service = &fx.echo};
+    rpc_fixture_restart(&opts);
+    struct rpc_answer a = ask_while_closing("/test.Echo/Unary");
+    ck_assert_msg(a.status.code == 0, "%s", a.status.text);
+    ck_assert_str_eq(a.bytes, "x");
 }
 END_TEST
 
@@ -341,6 +385,7 @@ static Suite *suite(void) {
     tcase_add_test(t, dev62_close_with_grace_lets_running_calls_end);
     tcase_add_test(t, dev62_close_cancels_what_outlasts_the_grace);
     tcase_add_test(t, dev62_drain_refuses_new_calls_and_keeps_running_ones);
+    tcase_add_test(t, method_marked_so_answers_while_the_server_drains);
     tcase_add_test(t, server_that_never_started_closes);
     tcase_add_test(t, twenty_restarts_under_calls_lose_no_callback);
     suite_add_tcase(s, t);

@@ -213,22 +213,6 @@ START_TEST(token_of_the_client_goes_with_each_call) {
 }
 END_TEST
 
-START_TEST(method_marked_so_answers_while_the_server_drains) {
-    static struct ft_rpc_method methods[2];
-    methods[0] = k_rpc_echo_methods[0];
-    methods[1] = k_rpc_echo_methods[0];
-    methods[0].in_drain = true;
-    methods[1].path = "/test.Echo/Other";
-    struct ft_rpc_server_opts opts = {.methods = methods, .n_methods = 2, .service = &fx.echo};
-    rpc_fixture_restart(&opts);
-    ft_rpc_server_drain(fx.server);
-    struct rpc_answer a = rpc_ask(fx.client, methods[0].path, ft_str_c("x"), NULL);
-    ck_assert_msg(a.status.code == 0, "%s", a.status.text);
-    a = rpc_ask(fx.client, methods[1].path, ft_str_c("x"), NULL);
-    ck_assert_int_eq(a.status.code, 14);
-}
-END_TEST
-
 static Suite *suite(void) {
     Suite *s = suite_create("rpc_peer");
     TCase *t = tcase_create("rpc_peer");
@@ -242,7 +226,6 @@ static Suite *suite(void) {
     tcase_add_test(t, connections_on_the_way_when_the_server_closes_are_closed);
     tcase_add_test(t, call_that_is_not_admitted_reaches_no_handler);
     tcase_add_test(t, token_of_the_client_goes_with_each_call);
-    tcase_add_test(t, method_marked_so_answers_while_the_server_drains);
     suite_add_tcase(s, t);
     return s;
 }
