@@ -1,7 +1,9 @@
 #include "foretokenctl/bench.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -128,7 +130,8 @@ static int make_rows(struct bench *bench) {
 
 /* ---- the run -------------------------------------------------------------------------------- */
 
-static void progress(size_t done, size_t all, const struct bench_row *row) {
+/* On a terminal a bar, drawn before a sample (row NULL: taken away after the last). */
+static void show_bar(size_t done, size_t all, const struct bench_row *row) {
     enum { WIDTH = 32 };
     char bar[WIDTH + 1];
     if (!isatty(STDERR_FILENO))
@@ -141,6 +144,16 @@ static void progress(size_t done, size_t all, const struct bench_row *row) {
     else
         fprintf(stderr, "\r[%s] %zu/%zu %-12.12s", bar, done, all, row->label);
     fflush(stderr);
+}
+
+/* Elsewhere, as in a log, a line after each. */
+static void say_sample(size_t done, size_t all, const struct bench_row *row, size_t prompt) {
+    double speed;
+    if (isatty(STDERR_FILENO))
+        return;
+    memcpy(&speed, row->speeds.ptr + row->speeds.len - sizeof speed, sizeof speed);
+    fprintf(stderr, "%zu/%zu %s, clients %d, prompt %zu: %.1f tokens/s\n", done, all, row->label,
+            row->together, prompt + 1, speed);
 }
 
 /* A row whose requests at once take several prompts has its turn only where a new handful begins,
@@ -174,10 +187,12 @@ static int run_rows(struct bench *bench) {
                 struct bench_row *row = &bench->rows[(i + prompt + repeat) % bench->n_rows];
                 if (!has_turn(row, prompt))
                     continue;
-                progress(done++, all, row);
+                show_bar(done++, all, row);
                 status = bench_sample(bench, row, prompt);
+                if (status == CTL_EXIT_OK)
+                    say_sample(done, all, row, prompt);
             }
-    progress(0, 1, NULL);
+    show_bar(0, 1, NULL);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -18,14 +19,16 @@ static double number(const json_t *of, const char *key) {
     return json_number_value(value);
 }
 
-static json_t *bench(const char *flags) {
-    char command[900], path[160];
+/* The report; what was said meanwhile goes to standard error, or to the end of *said. */
+static json_t *bench(const char *flags, struct ft_buf *said) {
+    char command[900], path[160], log[160];
     struct ft_buf text;
     struct ft_err err = {0};
     json_error_t error;
     snprintf(path, sizeof path, "%s/bench.json", g_cluster.dir);
-    snprintf(command, sizeof command, "%s --endpoint=%s bench --json %s >%s", FT_TEST_CTL,
-             g_cluster.endpoint, flags, path);
+    snprintf(log, sizeof log, "%s/bench.log", g_cluster.dir);
+    snprintf(command, sizeof command, "%s --endpoint=%s bench --json %s >%s %s%s", FT_TEST_CTL,
+             g_cluster.endpoint, flags, path, said != NULL ? "2>" : "", said != NULL ? log : "");
     int status = system(command);
     ck_assert_msg(status == 0, "%s: %d", command, status);
     ft_buf_init(&text, 0);
@@ -35,6 +38,8 @@ static json_t *bench(const char *flags) {
     ck_assert_msg(loaded != NULL, "line %d: %s", error.line, error.text);
     ft_buf_fini(&text);
     unlink(path);
+    if (said != NULL)
+        ck_assert_int_eq(ft_file_read(log, 1 << 20, said, &err), FT_OK);
     return loaded;
 }
 
@@ -54,6 +59,23 @@ static void check_request(const json_t *request) {
     ck_assert_double_eq(tokens, 12);
 }
 
+/* Without a terminal each sample has its line, counted up to all of them. */
+static void check_lines(struct ft_buf *said, int n_samples) {
+    char *rest = NULL;
+    int n = 0, at, all, clients, prompt;
+    double speed;
+    ft_buf_add(said, "", 1);
+    for (char *line = strtok_r(said->ptr, "\n", &rest); line != NULL;
+         line = strtok_r(NULL, "\n", &rest)) {
+        ck_assert_msg(sscanf(line, "%d/%d %*[^,], clients %d, prompt %d: %lf tokens/s", &at, &all,
+                             &clients, &prompt, &speed) == 5,
+                      "%s", line);
+        ck_assert_msg(at == ++n && all == n_samples && speed > 0, "%s", line);
+        ck_assert_msg(prompt >= 1 && prompt <= 4 && clients >= 1 && clients <= 2, "%s", line);
+    }
+    ck_assert_int_eq(n, n_samples);
+}
+
 START_TEST(every_row_is_measured) {
     struct cluster_opts opts = {
         .target_dir = ft_fixture_model("r7"),
@@ -67,7 +89,9 @@ START_TEST(every_row_is_measured) {
              "--prompt-file %s/prompts --max-tokens 12 --repeats 2 --bench-k 1,3 --clients 1,2 "
              "--bench-drafter ngram --bench-drafter chain --html %s/page.html",
              dir, dir);
-    json_t *all = bench(flags);
+    struct ft_buf said;
+    ft_buf_init(&said, 0);
+    json_t *all = bench(flags, &said);
     const json_t *rows = json_object_get(all, "rows"), *row;
     const json_t *requests = json_object_get(all, "requests"), *request;
     size_t i, n_expected = 0;
@@ -89,6 +113,8 @@ START_TEST(every_row_is_measured) {
     ck_assert_uint_eq(json_array_size(requests), n_expected);
     json_array_foreach(requests, i, request) check_request(request);
     json_decref(all);
+    check_lines(&said, 2 * (6 * 4 + 6 * 2));
+    ft_buf_fini(&said);
     snprintf(flags, sizeof flags, "%s/page.html", dir);
     ck_assert_int_eq(access(flags, R_OK), 0);
     ft_fixture_remove_dir(dir);
@@ -106,7 +132,8 @@ START_TEST(synthetic_acceptance_is_flagged) {
     cluster_start(&g_cluster, &opts);
     json_t *all =
         bench("--max-tokens 60 --repeats 2 --bench-k 4 --rejection-sample-method synthetic "
-              "--synthetic-acceptance-rates 0.5");
+              "--synthetic-acceptance-rates 0.5",
+              NULL);
     const json_t *row = json_array_get(json_object_get(all, "rows"), 1);
     ck_assert(json_is_true(json_object_get(row, "lossy")));
     /* 16 requests of 60 tokens: some 500 drafts that are decided. */
