@@ -150,7 +150,8 @@ stop() { # NAME...
     for name; do
         pid=${pid_of[$name]:-}
         [ -n "$pid" ] || continue
-        timeout "$stop_grace_s" tail -s 0.02 --pid="$pid" -f /dev/null
+        # tail ends at once when its output is a pipe that nobody reads.
+        timeout "$stop_grace_s" tail -s 0.02 --pid="$pid" -f /dev/null >/dev/null
         if is_running "$pid"; then
             say "$name does not stop: killed"
             kill -KILL "$pid"
@@ -161,7 +162,7 @@ stop() { # NAME...
 }
 
 at_exit() {
-    trap '' INT TERM HUP
+    trap '' INT TERM HUP PIPE
     stop coordinator # first: its requests end by its own rules, with the workers still there
     stop target draft
     [ -z "$remove_run_dir" ] || rm -rf "$remove_run_dir"
@@ -177,6 +178,7 @@ at_signal() {
 
 trap at_exit EXIT
 trap at_signal INT TERM HUP
+trap 'exit 141' PIPE # nobody reads what is said here
 
 if [ -z "$run_dir" ]; then
     run_dir=$(mktemp -d "${TMPDIR:-/tmp}/foretoken.XXXXXX") || exit 71

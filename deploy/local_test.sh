@@ -97,6 +97,13 @@ check "and says so" says 'nothing drafted'
 echo 'from stdin' >"$work/in"
 expect 0 "the command has the standard input" local_sh -- grep -q stdin <"$work/in"
 
+local_sh -- true 2>"$work/out" | :
+check "output that nobody reads leaves the processes their time to end" [ ! -s "$work/out" ]
+mkdir "$work/tmp"
+TMPDIR=$work/tmp local_sh --listen "unix:$work/s" 2>&1 | :
+check "messages that nobody reads end it (status ${PIPESTATUS[0]})" [ "${PIPESTATUS[0]}" -eq 141 ]
+check "and leave no run directory" rmdir "$work/tmp"
+
 serve
 kill -TERM "$server"
 check "SIGTERM stops everything" served
