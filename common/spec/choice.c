@@ -58,18 +58,6 @@ static bool add_edit(struct ft_choice_batch *batch, struct ft_choice_edit edit) 
     return true;
 }
 
-static bool has_bias(const struct ft_sampling *sampling, int32_t id) {
-    size_t low = 0, high = sampling->n_bias;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sampling->bias[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < sampling->n_bias && sampling->bias[low].id == id;
-}
-
 /* Biases and counts, each id once. */
 static bool add_edits(struct ft_choice_batch *batch, const struct ft_sampling *sampling,
                       const struct ft_counts *counts) {
@@ -88,7 +76,7 @@ static bool add_edits(struct ft_choice_batch *batch, const struct ft_sampling *s
     for (size_t i = 0; i < n_counts; i++) {
         struct ft_choice_edit edit = {
             .id = entries[i].id, .n_output = entries[i].output, .is_counted = 1};
-        if (!has_bias(sampling, edit.id) && !add_edit(batch, edit))
+        if (ft_sampling_bias(sampling, edit.id) == NULL && !add_edit(batch, edit))
             return false;
     }
     return true;

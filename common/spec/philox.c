@@ -1,18 +1,13 @@
 #include "common/spec/philox.h"
 
+#include "common/spec/rowmath.h"
+
 #define ROUNDS 10
 #define MULTIPLIER_0 0xD2511F53u
 #define MULTIPLIER_1 0xCD9E8D57u
 #define WEYL_0 0x9E3779B9u /* golden ratio */
 #define WEYL_1 0xBB67AE85u /* sqrt(3) - 1 */
 #define N (FT_PHILOX_UNIFORMS / 2)
-
-/* The thread sanitizer cannot run before the loader has resolved the clones. */
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__SANITIZE_THREAD__)
-#define CLONED __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONED
-#endif
 
 static inline double unit(uint32_t low, uint32_t high) {
     uint64_t bits = (uint64_t)high << 32 | low;
@@ -48,8 +43,8 @@ double ft_philox_uniform(uint64_t seed, uint64_t position, enum ft_philox_purpos
 }
 
 /* The rounds of ft_philox_block over N lanes side by side, which the compiler vectorises. */
-CLONED static void blocks(uint64_t seed, uint64_t position, uint32_t purpose, uint32_t first_lane,
-                          uint32_t out[4][N]) {
+FT_ROWMATH_CLONED static void blocks(uint64_t seed, uint64_t position, uint32_t purpose,
+                                     uint32_t first_lane, uint32_t out[4][N]) {
     uint32_t key_0 = (uint32_t)seed, key_1 = (uint32_t)(seed >> 32);
     uint32_t c0[N], c1[N], c2[N], c3[N];
     for (uint32_t j = 0; j < N; j++) {

@@ -6,12 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* The thread sanitizer cannot run before the loader has resolved the clones. */
-#if defined(__x86_64__) && defined(__ELF__) && !defined(__SANITIZE_THREAD__)
-#define CLONED __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define CLONED
-#endif
 #define INLINE static inline __attribute__((always_inline))
 
 #define LANES FT_ROWMATH_LANES
@@ -27,7 +21,7 @@ INLINE const float *whole_block(const float *x, size_t n, float fill, float copy
     return copy;
 }
 
-CLONED bool ft_rowmath_maxima(const float *x, size_t n, float *maxima, float *top) {
+FT_ROWMATH_CLONED bool ft_rowmath_maxima(const float *x, size_t n, float *maxima, float *top) {
     float copy[BLOCK], best[LANES];
     int32_t bad[LANES] = {0};
     for (size_t lane = 0; lane < LANES; lane++)
@@ -103,8 +97,8 @@ INLINE float exp_in_range(float z) {
     return y * power;
 }
 
-CLONED double ft_rowmath_exp(const float *x, size_t n, const struct ft_rowmath_exp *how,
-                             float *out) {
+FT_ROWMATH_CLONED double ft_rowmath_exp(const float *x, size_t n, const struct ft_rowmath_exp *how,
+                                        float *out) {
     const float max = how->max, scale = how->scale, threshold = how->threshold;
     for (size_t i = 0; i < n; i++) {
         float v = x[i];
@@ -120,13 +114,13 @@ CLONED double ft_rowmath_exp(const float *x, size_t n, const struct ft_rowmath_e
     return ft_rowmath_sum(out, n);
 }
 
-CLONED double ft_rowmath_keep(float *x, size_t n, float threshold) {
+FT_ROWMATH_CLONED double ft_rowmath_keep(float *x, size_t n, float threshold) {
     for (size_t i = 0; i < n; i++)
         x[i] = x[i] >= threshold ? x[i] : 0.0f;
     return ft_rowmath_sum(x, n);
 }
 
-CLONED void ft_rowmath_scale(float *x, size_t n, float factor) {
+FT_ROWMATH_CLONED void ft_rowmath_scale(float *x, size_t n, float factor) {
     for (size_t i = 0; i < n; i++)
         x[i] *= factor;
 }
@@ -142,7 +136,7 @@ INLINE double sum_lanes(const float lanes[LANES]) {
     return sums[0];
 }
 
-CLONED double ft_rowmath_sum(const float *x, size_t n) {
+FT_ROWMATH_CLONED double ft_rowmath_sum(const float *x, size_t n) {
     float copy[BLOCK], lanes[LANES];
     double sum = 0.0, group = 0.0;
     for (size_t i = 0; i < n; i += BLOCK) {
@@ -162,7 +156,7 @@ CLONED double ft_rowmath_sum(const float *x, size_t n) {
     return sum + group;
 }
 
-CLONED double ft_rowmath_sum_min(const float *x, const float *y, size_t n) {
+FT_ROWMATH_CLONED double ft_rowmath_sum_min(const float *x, const float *y, size_t n) {
     float smaller[BLOCK];
     double sum = 0.0;
     for (size_t i = 0; i < n; i += BLOCK) {
@@ -174,8 +168,9 @@ CLONED double ft_rowmath_sum_min(const float *x, const float *y, size_t n) {
     return sum;
 }
 
-CLONED struct ft_rowmath_residual ft_rowmath_residual(const float *p, float p_scale, const float *q,
-                                                      float q_scale, size_t n, float *out) {
+FT_ROWMATH_CLONED struct ft_rowmath_residual ft_rowmath_residual(const float *p, float p_scale,
+                                                                 const float *q, float q_scale,
+                                                                 size_t n, float *out) {
     int32_t bad = 0;
     for (size_t i = 0; i < n; i++) {
         float mass = q[i];

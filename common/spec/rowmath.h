@@ -16,6 +16,14 @@
 extern "C" {
 #endif
 
+/* Before a function: it is compiled for several instruction sets, and the loader picks. The thread
+ * sanitizer cannot run before the loader has done so. */
+#if defined(__x86_64__) && defined(__ELF__) && !defined(__SANITIZE_THREAD__)
+#define FT_ROWMATH_CLONED __attribute__((target_clones("avx512f", "avx2", "default")))
+#else
+#define FT_ROWMATH_CLONED
+#endif
+
 #define FT_ROWMATH_LANES 16u
 #define FT_ROWMATH_BLOCK 256u /* a lane sums 16 values in f32, then goes on in double */
 #define FT_ROWMATH_GROUP (32u * FT_ROWMATH_BLOCK) /* values; groups can be summed side by side */

@@ -25,6 +25,18 @@ bool ft_sampling_has_penalties(const struct ft_sampling *sampling) {
            sampling->frequency_penalty != 0.0f;
 }
 
+const struct ft_bias *ft_sampling_bias(const struct ft_sampling *sampling, int32_t id) {
+    size_t low = 0, high = sampling->n_bias;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (sampling->bias[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < sampling->n_bias && sampling->bias[low].id == id ? &sampling->bias[low] : NULL;
+}
+
 bool ft_sampling_is_greedy(const struct ft_sampling *sampling) {
     return sampling->temperature < FT_TEMPERATURE_MIN;
 }
@@ -94,19 +106,6 @@ static bool has_edits(const struct ft_row_context *context) {
             (context->n_drafted != 0 || ft_counts_size(context->counts) != 0));
 }
 
-static float bias_of(const struct ft_sampling *sampling, int32_t id) {
-    size_t low = 0, high = sampling->n_bias;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (sampling->bias[middle].id < id)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    return low < sampling->n_bias && sampling->bias[low].id == id ? sampling->bias[low].value
-                                                                  : 0.0f;
-}
-
 /* An id that is in prompt or output, n_output times in the output. */
 static float penalise(const struct ft_sampling *sampling, float logit, int32_t n_output) {
     logit =
@@ -133,8 +132,9 @@ static void edit_penalties(const struct ft_row_context *context, const float *lo
         int32_t n_output = context->counts == NULL ? 0 : ft_counts_output(context->counts, id);
         for (size_t j = 0; j < context->n_drafted; j++)
             n_output += context->drafted[j] == id;
-        row[id] =
-            penalise(context->sampling, logits[id] + bias_of(context->sampling, id), n_output);
+        const struct ft_bias *bias = ft_sampling_bias(context->sampling, id);
+        float biased = logits[id] + (bias != NULL ? bias->value : 0.0f);
+        row[id] = penalise(context->sampling, biased, n_output);
     }
 }
 

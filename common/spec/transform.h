@@ -32,6 +32,8 @@ bool ft_counts_in_prompt(const struct ft_counts *counts, int32_t id);
 
 /* True when the sampling needs counts at all. */
 bool ft_sampling_has_penalties(const struct ft_sampling *sampling);
+/* The entry of id among the biases, NULL when there is none. */
+const struct ft_bias *ft_sampling_bias(const struct ft_sampling *sampling, int32_t id);
 /* True for argmax: temperature 0, or too small to divide by. */
 bool ft_sampling_is_greedy(const struct ft_sampling *sampling);
 
