@@ -13,18 +13,7 @@
 #define MODULE "config"
 
 #define ROW(name, kind, unit, min, max, def, choices, help, reach)                                 \
-    {                                                                                              \
-        #name,                                                                                     \
-        FT_PARAM_##kind,                                                                           \
-        unit,                                                                                      \
-        min,                                                                                       \
-        max,                                                                                       \
-        def,                                                                                       \
-        choices,                                                                                   \
-        reach,                                                                                     \
-        offsetof(struct co_config, name),                                                          \
-        help,                                                                                      \
-    },
+    FT_PARAM_ROW(struct co_config, name, kind, unit, min, max, def, choices, reach, help)
 static const struct ft_param k_rows[] = {
 #define X(name, type, kind, unit, min, max, def, choices, help)                                    \
     ROW(name, kind, unit, min, max, def, choices, help, FT_PARAM_FIXED)

@@ -48,6 +48,12 @@ struct ft_param {
     const char *help;
 };
 
+/* A row of a .def file, whose value is the member of that name. */
+#define FT_PARAM_ROW(type, name, kind, unit, min, max, def, choices, reach, help)                  \
+    {                                                                                              \
+        #name, FT_PARAM_##kind, unit, min, max, def, choices, reach, offsetof(type, name), help,   \
+    },
+
 struct ft_param_table {
     const struct ft_param *rows;
     size_t n_rows;

@@ -36,18 +36,7 @@ struct ft_worker_params {
  *     #define X FT_WORKER_PARAM_ROW
  *     #include "common/worker/params.def" */
 #define FT_WORKER_PARAM_ROW(name, kind, unit, min, max, def, choices, reach, help)                 \
-    {                                                                                              \
-        #name,                                                                                     \
-        FT_PARAM_##kind,                                                                           \
-        unit,                                                                                      \
-        min,                                                                                       \
-        max,                                                                                       \
-        def,                                                                                       \
-        choices,                                                                                   \
-        reach,                                                                                     \
-        offsetof(struct ft_worker_params, name),                                                   \
-        help,                                                                                      \
-    },
+    FT_PARAM_ROW(struct ft_worker_params, name, kind, unit, min, max, def, choices, reach, help)
 
 #ifdef __cplusplus
 }
