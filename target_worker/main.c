@@ -1,6 +1,4 @@
 /* foretoken-target: serves the rows of the target model. */
-#include "common/base/settings.h"
-#include "common/base/supervisor.h"
 #include "common/worker/program.h"
 #include "target_worker/verify.h"
 
@@ -19,13 +17,5 @@ int main(int argc, char **argv, char **envp) {
         .role = &tw_verify_role,
         .params = {k_params, sizeof k_params / sizeof k_params[0]},
     };
-    struct ft_err err = {0};
-    ft_log_init(program.role->name, FT_LOG_INFO);
-    const char *trouble = ft_supervisor_open(envp);
-    if (*trouble != 0)
-        ft_warn("supervisor reason %s", trouble);
-    enum ft_code code = ft_program_run(&program, &(struct ft_program_args){argc, argv, envp}, &err);
-    if (code != FT_OK && !ft_settings_wants_check(argc, argv)) /* else it has been said */
-        ft_error("failed reason \"%s\"", err.text);
-    return ft_code_exit_status(code);
+    return ft_program_main(&program, argc, argv, envp);
 }

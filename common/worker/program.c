@@ -21,7 +21,8 @@
 
 struct running {
     const struct ft_program *program;
-    const struct ft_program_args *args;
+    int argc;
+    char **argv, **envp;
     struct ft_worker_params params;
     struct ft_rpc_loop *loop;
 };
@@ -78,9 +79,9 @@ static enum ft_code read_params(const struct running *running, struct ft_worker_
         .values = params,
         .section = program->section,
         .usage = program->usage,
-        .argc = running->args->argc,
-        .argv = running->args->argv,
-        .envp = running->args->envp,
+        .argc = running->argc,
+        .argv = running->argv,
+        .envp = running->envp,
         .user = (void *)(uintptr_t)program,
     };
     memset(params, 0, sizeof *params);
@@ -219,26 +220,42 @@ static enum ft_code serve(struct running *running, struct ft_worker *worker, str
     return code;
 }
 
-enum ft_code ft_program_run(const struct ft_program *program, const struct ft_program_args *args,
-                            struct ft_err *err) {
-    struct running running = {.program = program, .args = args};
+static enum ft_code run(struct running *running, struct ft_err *err) {
     bool done = false;
-    enum ft_code code = read_params(&running, &running.params, &done, err);
+    enum ft_code code = read_params(running, &running->params, &done, err);
     if (code != FT_OK || done)
         return code;
-    set_log_level(&running.params);
-    if (running.params.die_with_parent && prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
+    set_log_level(&running->params);
+    if (running->params.die_with_parent && prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
         return ft_err_set_os(err, FT_E_PROC_OS, errno, MODULE, "die_with_parent");
     /* Before the model starts threads. A signal during the load waits for its end. */
     ft_rpc_signals_block();
     ft_supervisor_notify("EXTEND_TIMEOUT_USEC=%lld\nSTATUS=loading %s", LOAD_GRACE_US,
-                         running.params.model);
+                         running->params.model);
     struct ft_worker *worker = NULL;
-    code = ft_worker_open(&worker, program->role, &running.params, err);
+    code = ft_worker_open(&worker, running->program->role, &running->params, err);
     if (code == FT_OK)
-        code = serve(&running, worker, err);
+        code = serve(running, worker, err);
     if (code != FT_OK)
         ft_supervisor_notify("STATUS=failed: %s", err->text);
     ft_worker_close(&worker);
     return code;
+}
+
+int ft_program_main(const struct ft_program *program, int argc, char **argv, char **envp) {
+    struct running running = {.program = program, .argc = argc, .argv = argv, .envp = envp};
+    struct ft_err err = {0};
+    char line[FT_ERR_TEXT_MAX + 64];
+    ft_log_init(program->role->name, FT_LOG_INFO);
+    const char *trouble = ft_supervisor_open(envp);
+    if (*trouble != 0) {
+        snprintf(line, sizeof line, "supervisor reason %s", trouble);
+        program->role->notify(FT_LOG_WARN, line);
+    }
+    enum ft_code code = run(&running, &err);
+    if (code != FT_OK && !ft_settings_wants_check(argc, argv)) { /* else it has been said */
+        snprintf(line, sizeof line, "failed reason \"%s\"", err.text);
+        program->role->notify(FT_LOG_ERROR, line);
+    }
+    return ft_code_exit_status(code);
 }

@@ -1,7 +1,7 @@
 /* program: what both worker programs do from argv to the exit status.
  * Owns:    loop, worker and service while it runs.
  * Runs in: draft_worker, target_worker.
- * Never:   logs or exits: the role does. */
+ * Never:   logs but by the role. */
 #ifndef FT_WORKER_PROGRAM_H
 #define FT_WORKER_PROGRAM_H
 
@@ -19,17 +19,12 @@ struct ft_program {
     struct ft_param_table params; /* rows of struct ft_worker_params */
 };
 
-struct ft_program_args {
-    int argc;
-    char **argv, **envp;
-};
-
-/* Serve until SIGTERM or SIGINT; --help, --version and --check-config return at once. SIGHUP reads
- * file, environment and command line again and takes over what is reloadable. systemd, where it
- * listens, is told of the load, readiness, reload and stop, and its watchdog is fed by the loop.
- * fail FT_E_PROC_CONFIG, FT_E_PROC_MODEL before anything is served, or why serving ended */
-enum ft_code ft_program_run(const struct ft_program *program, const struct ft_program_args *args,
-                            struct ft_err *err);
+/* The whole of main: serve until SIGTERM or SIGINT; --help, --version and --check-config return at
+ * once. SIGHUP reads file, environment and command line again and takes over what is reloadable.
+ * systemd, where it listens, is told of the load, readiness, reload and stop, and its watchdog is
+ * fed by the loop. Returns the exit status: FT_E_PROC_CONFIG's or FT_E_PROC_MODEL's before anything
+ * is served, or that of why serving ended. */
+int ft_program_main(const struct ft_program *program, int argc, char **argv, char **envp);
 
 #ifdef __cplusplus
 }
