@@ -75,5 +75,5 @@ static int render(struct ctl_session *session, bool json, struct ft_buf *out) {
 }
 
 int ctl_model_run(struct ctl_options *opts) {
-    return ctl_session_show(opts, FT_WIRE_INFERENCE_SERVICE "GetModelInfo", render);
+    return ctl_session_show(opts, FT_WIRE_INFERENCE_SERVICE "GetModelInfo", NULL, render);
 }

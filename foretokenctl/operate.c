@@ -14,33 +14,6 @@
 #define METHOD(name) FT_WIRE_ADMIN_SERVICE name
 #define N_OF(array) (sizeof(array) / sizeof(array)[0])
 
-/* A whole command whose message was put into session by fill. Exit status. */
-typedef void (*fill_fn)(const struct ctl_options *opts, struct ft_buf *message);
-static int call(const struct ctl_options *opts, const char *path, fill_fn fill,
-                ctl_session_render_fn *render) {
-    struct ctl_session session;
-    struct ft_buf out;
-    ft_buf_init(&out, 0);
-    int status = ctl_session_open(&session, opts);
-    if (status == CTL_EXIT_OK) {
-        fill(opts, &session.message);
-        status = ctl_session_call(&session, path);
-    }
-    if (status == CTL_EXIT_OK) {
-        status = render(&session, opts->json, &out);
-        int printed = ctl_exit_with_output(&out);
-        status = status != CTL_EXIT_OK ? status : printed;
-    }
-    ft_buf_fini(&out);
-    ctl_session_close(&session);
-    return status;
-}
-
-static void fill_nothing(const struct ctl_options *opts, struct ft_buf *message) {
-    (void)opts;
-    (void)message;
-}
-
 /* ---- health, drain, resume ------------------------------------------------------------------- */
 
 #define HEALTH(kind, name)                                                                         \
@@ -118,15 +91,15 @@ static void fill_drain(const struct ctl_options *opts, struct ft_buf *message) {
 }
 
 int ctl_health_run(struct ctl_options *opts) {
-    return call(opts, METHOD("GetHealth"), fill_nothing, show_readiness);
+    return ctl_session_show(opts, METHOD("GetHealth"), NULL, show_readiness);
 }
 
 int ctl_drain_run(struct ctl_options *opts) {
-    return call(opts, METHOD("Drain"), fill_drain, show_health);
+    return ctl_session_show(opts, METHOD("Drain"), fill_drain, show_health);
 }
 
 int ctl_resume_run(struct ctl_options *opts) {
-    return call(opts, METHOD("Resume"), fill_nothing, show_health);
+    return ctl_session_show(opts, METHOD("Resume"), NULL, show_health);
 }
 
 /* ---- requests, cancel ------------------------------------------------------------------------ */
@@ -232,13 +205,13 @@ static int show_cancelled(struct ctl_session *session, bool json, struct ft_buf 
 }
 
 int ctl_requests_run(struct ctl_options *opts) {
-    return call(opts, METHOD("ListRequests"), fill_nothing, show_requests);
+    return ctl_session_show(opts, METHOD("ListRequests"), NULL, show_requests);
 }
 
 int ctl_cancel_run(struct ctl_options *opts) {
     if (opts->n_words != 2)
         return ctl_exit_because(CTL_EXIT_USAGE, "cancel takes one request id");
-    return call(opts, METHOD("CancelRequest"), fill_cancel, show_cancelled);
+    return ctl_session_show(opts, METHOD("CancelRequest"), fill_cancel, show_cancelled);
 }
 
 /* ---- set --------------------------------------------------------------------------------------*/
@@ -299,7 +272,7 @@ int ctl_set_run(struct ctl_options *opts) {
         if (!has_value(opts->words[i]))
             return ctl_exit_because(CTL_EXIT_USAGE,
                                     "set takes NAME=VALUE..., or NAME VALUE, or nothing");
-    return call(opts, METHOD("SetParameters"), fill_set, show_parameters);
+    return ctl_session_show(opts, METHOD("SetParameters"), fill_set, show_parameters);
 }
 
 /* ---- draft reload ---------------------------------------------------------------------------- */
@@ -330,5 +303,5 @@ int ctl_draft_run(struct ctl_options *opts) {
         return ctl_exit_because(CTL_EXIT_USAGE, "draft takes one word: reload");
     if (opts->model_dir.len == 0)
         return ctl_exit_because(CTL_EXIT_USAGE, "draft reload needs --model DIR");
-    return call(opts, METHOD("ReloadDraft"), fill_reload, show_reloaded);
+    return ctl_session_show(opts, METHOD("ReloadDraft"), fill_reload, show_reloaded);
 }

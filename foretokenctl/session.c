@@ -163,18 +163,22 @@ int ctl_session_call(struct ctl_session *session, const char *path) {
     return ctl_session_end(session, &status);
 }
 
-int ctl_session_show(const struct ctl_options *opts, const char *path,
+int ctl_session_show(const struct ctl_options *opts, const char *path, ctl_session_fill_fn *fill,
                      ctl_session_render_fn *render) {
     struct ctl_session session;
     struct ft_buf out;
     ft_buf_init(&out, 0);
     int status = ctl_session_open(&session, opts);
-    if (status == CTL_EXIT_OK)
+    if (status == CTL_EXIT_OK) {
+        if (fill != NULL)
+            fill(opts, &session.message);
         status = ctl_session_call(&session, path);
-    if (status == CTL_EXIT_OK)
+    }
+    if (status == CTL_EXIT_OK) {
         status = render(&session, opts->json, &out);
-    if (status == CTL_EXIT_OK)
-        status = ctl_exit_with_output(&out);
+        int printed = ctl_exit_with_output(&out);
+        status = status != CTL_EXIT_OK ? status : printed;
+    }
     ft_buf_fini(&out);
     ctl_session_close(&session);
     return status;

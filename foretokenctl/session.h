@@ -37,8 +37,12 @@ int ctl_session_end(const struct ctl_session *session, const struct ft_rpc_statu
 /* What a reply looks like to a user, added to out. Exit status; it has said why it failed. */
 typedef int ctl_session_render_fn(struct ctl_session *session, bool json, struct ft_buf *out);
 
-/* A whole command: call path without parameters, render the reply and print it. Exit status. */
-int ctl_session_show(const struct ctl_options *opts, const char *path,
+/* What a command asks, added to message. */
+typedef void ctl_session_fill_fn(const struct ctl_options *opts, struct ft_buf *message);
+
+/* A whole command: call path with what fill (NULL: nothing) asks, render the reply and print it.
+ * Exit status. */
+int ctl_session_show(const struct ctl_options *opts, const char *path, ctl_session_fill_fn *fill,
                      ctl_session_render_fn *render);
 
 #ifdef __cplusplus

@@ -198,5 +198,5 @@ static int render(struct ctl_session *session, bool json, struct ft_buf *out) {
 int ctl_stats_run(struct ctl_options *opts) {
     if (opts->watch)
         return ctl_watch(opts, render);
-    return ctl_session_show(opts, FT_WIRE_ADMIN_SERVICE "GetStats", render);
+    return ctl_session_show(opts, FT_WIRE_ADMIN_SERVICE "GetStats", NULL, render);
 }
