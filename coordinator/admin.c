@@ -3,6 +3,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/admin.h"
+#include "coordinator/answer.h"
 #include "coordinator/service.h"
 
 struct stats_query {
@@ -125,8 +126,7 @@ static void answer(struct stats_query *query) {
         ft_buf_init(&out, 0);
         ft_wire_encode_stats(&stats, &out);
         ft_rpc_call_set_user(query->call, NULL);
-        ft_rpc_call_reply(query->call, ft_buf_str(&out));
-        ft_buf_fini(&out);
+        co_answer_with(query->call, &out);
     }
     free(query);
 }

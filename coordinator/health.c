@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/wire/health.h"
+#include "coordinator/answer.h"
 #include "coordinator/app.h"
 
 #define MODULE "health"
@@ -67,8 +68,7 @@ void co_health_check(struct ft_rpc_call *call, void *service, struct ft_str mess
     struct ft_buf out;
     ft_buf_init(&out, 0);
     ft_wire_encode_health(status_of(service, which), &out);
-    ft_rpc_call_reply(call, ft_buf_str(&out));
-    ft_buf_fini(&out);
+    co_answer_with(call, &out);
 }
 
 static void say(struct co_health_watch *watch, enum ft_wire_health status) {

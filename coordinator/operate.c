@@ -6,6 +6,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/wire/admin.h"
+#include "coordinator/answer.h"
 #include "coordinator/drain.h"
 #include "coordinator/group.h"
 #include "coordinator/round.h"
@@ -19,25 +20,9 @@
 /* The longest load of a draft model that is waited for: tens of GB from a slow disk. */
 #define RELOAD_TIMEOUT_MS 900000
 
-typedef enum ft_code (*operate_fn)(struct co_app *app, struct ft_str message,
-                                   struct ft_arena *arena, struct ft_buf *out, struct ft_err *err);
-
 static void answer(struct ft_rpc_call *call, struct co_app *app, struct ft_str message,
-                   operate_fn fn) {
-    struct ft_err err = {0};
-    struct ft_buf out;
-    ft_buf_init(&out, 0);
-    struct ft_arena *arena = ft_arena_create(ARENA_CHUNK, ARENA_MAX);
-    enum ft_code code = arena != NULL ? fn(app, message, arena, &out, &err)
-                                      : ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory");
-    if (code == FT_OK && out.failed)
-        code = ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory for the answer");
-    if (code == FT_OK)
-        ft_rpc_call_reply(call, ft_buf_str(&out));
-    else
-        ft_rpc_call_fail(call, &err);
-    ft_buf_fini(&out);
-    ft_arena_destroy(&arena);
+                   co_answer_fn fn) {
+    co_answer(call, app, message, ARENA_MAX, fn);
 }
 
 /* ---- health, drain, resume ------------------------------------------------------------------- */
@@ -230,7 +215,7 @@ static void reloaded(void *user, const struct ft_rpc_status *status, struct ft_s
         else if (code != FT_OK)
             ft_rpc_call_fail(call, &err);
         else
-            ft_rpc_call_reply(call, ft_buf_str(&out));
+            co_answer_with(call, &out);
         ft_buf_fini(&out);
     }
     if (status->code != 0)

@@ -11,6 +11,7 @@
 #include "common/wire/health.h"
 #include "common/wire/reflection.h"
 #include "common/wire/vllm_engine.h"
+#include "coordinator/answer.h"
 #include "coordinator/drain.h"
 #include "coordinator/group.h"
 #include "coordinator/reflection.h"
@@ -350,33 +351,13 @@ static void on_generate_gone(struct ft_rpc_call *call, void *service) {
 
 /* ---- Tokenize, Detokenize, GetModelInfo ------------------------------------------------------ */
 
-static void reply(struct ft_rpc_call *call, struct ft_buf *out) {
-    if (out->failed)
-        ft_rpc_call_finish(call, ft_code_grpc_status(FT_E_PROC_MEMORY), "no memory for the reply");
-    else
-        ft_rpc_call_reply(call, ft_buf_str(out));
-}
-
-/* Shared shape of the unary handlers: a decoded message in an arena, a reply in a buffer. */
-typedef enum ft_code (*unary_fn)(struct co_app *app, struct ft_str message, struct ft_arena *arena,
-                                 struct ft_buf *out, struct ft_err *err);
-
 static void unary(struct ft_rpc_call *call, struct co_app *app, struct ft_str message,
-                  unary_fn fn) {
+                  co_answer_fn fn) {
     struct ft_err err = {0};
-    struct ft_buf out;
-    ft_buf_init(&out, 0);
-    struct ft_arena *arena = ft_arena_create(REQUEST_ARENA_CHUNK, REQUEST_ARENA_MAX);
-    enum ft_code code = ready(app, &err);
-    if (code == FT_OK)
-        code = arena == NULL ? ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory")
-                             : fn(app, message, arena, &out, &err);
-    if (code != FT_OK)
-        ft_rpc_call_fail(call, &err);
+    if (ready(app, &err) == FT_OK)
+        co_answer(call, app, message, REQUEST_ARENA_MAX, fn);
     else
-        reply(call, &out);
-    ft_arena_destroy(&arena);
-    ft_buf_fini(&out);
+        ft_rpc_call_fail(call, &err);
 }
 
 /* A call to Tokenize until it is answered. */
@@ -399,7 +380,7 @@ static void on_tokenized(struct co_encode_job *job) {
         ft_rpc_call_fail(job->call, &job->err);
     } else if (job->call != NULL) {
         ft_wire_encode_ids(&(struct ft_wire_ids){job->ids.ptr, job->ids.len}, &out);
-        reply(job->call, &out);
+        co_answer_with(job->call, &out);
     }
     ft_buf_fini(&out);
     tokenizing_destroy((struct tokenizing *)job);
@@ -472,19 +453,12 @@ static enum ft_code do_detokenize(struct co_app *app, struct ft_str message, str
 }
 
 static struct ft_wire_model describe_model(const struct ft_wire_describe *d, char hex[65]) {
-    struct ft_str name = d->model_dir;
-    for (size_t i = name.len; i > 0; i--) {
-        if (name.ptr[i - 1] == '/' && i < name.len) {
-            name = (struct ft_str){name.ptr + i, name.len - i};
-            break;
-        }
-    }
     size_t n = d->tokenizer_fingerprint.len < 32 ? d->tokenizer_fingerprint.len : 32;
     hex[0] = 0;
     for (size_t i = 0; i < n; i++)
         snprintf(hex + 2 * i, 3, "%02x", (unsigned char)d->tokenizer_fingerprint.ptr[i]);
     return (struct ft_wire_model){
-        .name = name,
+        .name = ft_str_base_name(d->model_dir),
         .architecture = d->architecture,
         .dtype = d->dtype,
         .backend = d->backend,

@@ -4,6 +4,7 @@
 
 #include "common/base/clock.h"
 #include "common/wire/vllm_engine.h"
+#include "coordinator/answer.h"
 #include "coordinator/app.h"
 #include "coordinator/round.h"
 
@@ -84,14 +85,6 @@ enum ft_code co_vllm_send(struct co_request *r, const struct ft_wire_generated *
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-static void reply(struct ft_rpc_call *call, struct ft_buf *out) {
-    if (out->failed)
-        ft_rpc_call_finish(call, ft_code_grpc_status(FT_E_PROC_MEMORY), "no memory for the reply");
-    else
-        ft_rpc_call_reply(call, ft_buf_str(out));
-    ft_buf_fini(out);
-}
-
 void co_vllm_health_check(struct ft_rpc_call *call, void *service, struct ft_str message) {
     const struct co_app *app = service;
     bool ready = app->readiness.state == CO_READINESS_READY;
@@ -99,7 +92,7 @@ void co_vllm_health_check(struct ft_rpc_call *call, void *service, struct ft_str
     (void)message;
     ft_buf_init(&out, 0);
     ft_wire_encode_vllm_health(ready, ft_str_c(ready ? "Health" : app->readiness.reason), &out);
-    reply(call, &out);
+    co_answer_with(call, &out);
 }
 
 struct abort {
@@ -150,15 +143,6 @@ void co_vllm_abort(struct ft_rpc_call *call, void *service, struct ft_str messag
     ft_arena_destroy(&arena);
 }
 
-static struct ft_str base_name(struct ft_str path) {
-    while (path.len > 1 && path.ptr[path.len - 1] == '/')
-        path.len--;
-    for (size_t i = path.len; i > 0; i--)
-        if (path.ptr[i - 1] == '/' && i < path.len)
-            return (struct ft_str){path.ptr + i, path.len - i};
-    return path;
-}
-
 /* false: the call was told that nothing is known yet. */
 static bool knows_model(const struct co_app *app, struct ft_rpc_call *call) {
     if (app->readiness.serving)
@@ -176,7 +160,7 @@ void co_vllm_model_info(struct ft_rpc_call *call, void *service, struct ft_str m
     const struct ft_wire_describe *d = co_peer_describe(app->target);
     struct ft_wire_vllm_model model = {
         .path = d->model_dir,
-        .name = base_name(d->model_dir),
+        .name = ft_str_base_name(d->model_dir),
         .tokenizer_path =
             app->config.tokenizer[0] != 0 ? ft_str_c(app->config.tokenizer) : d->model_dir,
         .architecture = d->architecture,
@@ -187,7 +171,7 @@ void co_vllm_model_info(struct ft_rpc_call *call, void *service, struct ft_str m
     };
     ft_buf_init(&out, 0);
     ft_wire_encode_vllm_model(&model, &out);
-    reply(call, &out);
+    co_answer_with(call, &out);
 }
 
 void co_vllm_server_info(struct ft_rpc_call *call, void *service, struct ft_str message) {
@@ -206,7 +190,7 @@ void co_vllm_server_info(struct ft_rpc_call *call, void *service, struct ft_str 
     };
     ft_buf_init(&out, 0);
     ft_wire_encode_vllm_server(&server, &out);
-    reply(call, &out);
+    co_answer_with(call, &out);
 }
 
 void co_vllm_loads(struct ft_rpc_call *call, void *service, struct ft_str message) {
@@ -241,5 +225,5 @@ void co_vllm_loads(struct ft_rpc_call *call, void *service, struct ft_str messag
     struct ft_buf out;
     ft_buf_init(&out, 0);
     ft_wire_encode_vllm_load(&load, &out);
-    reply(call, &out);
+    co_answer_with(call, &out);
 }

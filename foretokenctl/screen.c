@@ -290,10 +290,7 @@ static void add_worker(struct screen *s, const char *name, const struct ft_wire_
     else
         put_foreign(s, w->trouble);
     put(s, "  epoch %016" PRIx64 "  restarts %" PRIu64 "  ", w->epoch, w->restarts);
-    size_t at = w->model.len;
-    while (at > 0 && w->model.ptr[at - 1] != '/')
-        at--;
-    put_foreign(s, (struct ft_str){w->model.ptr + at, w->model.len - at});
+    put_foreign(s, ft_str_base_name(w->model));
     end_line(s);
     double total = (double)w->kv_blocks_total;
     double cached = ctl_print_ratio((double)w->kv_blocks_cached, total);

@@ -36,6 +36,15 @@ size_t ft_utf8_valid_prefix(struct ft_str s) {
     return i;
 }
 
+struct ft_str ft_str_base_name(struct ft_str path) {
+    while (path.len > 1 && path.ptr[path.len - 1] == '/')
+        path.len--;
+    for (size_t i = path.len; i > 0; i--)
+        if (path.ptr[i - 1] == '/' && i < path.len)
+            return (struct ft_str){path.ptr + i, path.len - i};
+    return path;
+}
+
 int ft_str_distance(const char *a, const char *b) {
     enum { max = 63 };
     size_t na = strnlen(a, max), nb = strnlen(b, max);

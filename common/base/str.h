@@ -36,6 +36,9 @@ size_t ft_utf8_valid_prefix(struct ft_str s);
  * what follows cannot continue it. s.len must be at least 1. */
 int ft_utf8_step(struct ft_str s);
 
+/* The last part of a path, without slashes behind it; of "/" all. */
+struct ft_str ft_str_base_name(struct ft_str path);
+
 /* Edit distance, for "did you mean" messages. Strings are cut to 63 bytes. */
 int ft_str_distance(const char *a, const char *b);
 

@@ -34,6 +34,25 @@ START_TEST(utf8_prefix_stops_at_bad_bytes) {
 }
 END_TEST
 
+START_TEST(base_name_is_the_last_part_of_a_path) {
+    static const struct {
+        const char *path, *name;
+    } rows[] = {{"/a/model", "model"},
+                {"model", "model"},
+                {"/a/model//", "model"},
+                {"/model", "model"},
+                {"a/", "a"},
+                {"/", "/"},
+                {"//", "/"},
+                {"", ""}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ft_str name = ft_str_base_name(ft_str_c(rows[i].path));
+        ck_assert_msg(ft_str_eq(name, ft_str_c(rows[i].name)), "'%s': '%.*s'", rows[i].path,
+                      (int)name.len, name.ptr);
+    }
+}
+END_TEST
+
 START_TEST(err_text_is_always_utf8) {
     struct ft_err err = {0};
     ft_err_set(&err, FT_E_REQ_INVALID, "test", "bad \xFF byte\n");
@@ -148,6 +167,7 @@ int main(void) {
     Suite *suite = suite_create("base");
     TCase *tc = tcase_create("base");
     tcase_add_test(tc, utf8_prefix_stops_at_bad_bytes);
+    tcase_add_test(tc, base_name_is_the_last_part_of_a_path);
     tcase_add_test(tc, err_text_is_always_utf8);
     tcase_add_test(tc, arena_alloc_past_limit_returns_null);
     tcase_add_test(tc, buf_json_escapes_everything_json_needs);
