@@ -16,8 +16,8 @@ BEGIN {
   may["common/base"] = ""
   may["common/wire"] = may["common/rpc"] = may["common/text"] = may["common/gpu"] = "base"
   may["common/ipc"] = may["common/kv"] = may["common/spec"] = "base gpu"
-  may["common/model"] = "base gpu ipc kv"
-  may["common/worker"] = "base gpu ipc kv model wire rpc spec text"
+  may["common/model"] = "base gpu kv"
+  may["common/worker"] = "base gpu ipc kv model wire rpc text"
   may["foretokenctl"] = "base wire rpc spec"
   all = "base gpu ipc kv model rpc spec text wire worker"
   may["coordinator"] = may["draft_worker"] = may["target_worker"] = all
