@@ -34,6 +34,7 @@ install(FILES ${PROJECT_SOURCE_DIR}/deploy/grafana/foretoken.json
 install(FILES ${PROJECT_SOURCE_DIR}/deploy/debian/copyright ${PROJECT_SOURCE_DIR}/models/README.md
   ${PROJECT_SOURCE_DIR}/models/CORPUS.md ${PROJECT_SOURCE_DIR}/models/cc_by_attribution.tsv
   ${PROJECT_SOURCE_DIR}/docs/OPERATIONS.md
+  ${PROJECT_SOURCE_DIR}/docs/SECURITY.md
   DESTINATION share/doc/foretoken COMPONENT foretoken)
 install(CODE "set(FT_SOURCE \"${PROJECT_SOURCE_DIR}\")" COMPONENT foretoken)
 install(SCRIPT ${PROJECT_SOURCE_DIR}/cmake/install_config.cmake COMPONENT foretoken)
