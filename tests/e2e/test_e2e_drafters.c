@@ -33,20 +33,6 @@ static void start(const char *target, const char *draft, const char *more) {
     ft_fixture_remove_dir(dir); /* it was read at start */
 }
 
-static void require_ok(const struct gen *gen) {
-    ck_assert_msg(gen->status.code == 0, "%s: %s", ft_rpc_status_name(gen->status.code),
-                  gen->status.text);
-}
-
-static void require_same(const struct gen *got, const struct gen *expected, const char *what) {
-    require_ok(got);
-    ck_assert_msg(got->n_ids == expected->n_ids, "%s: %zu tokens, %zu expected", what, got->n_ids,
-                  expected->n_ids);
-    for (size_t i = 0; i < got->n_ids; i++)
-        ck_assert_msg(got->ids[i] == expected->ids[i], "%s: token %zu is %d, not %d", what, i,
-                      got->ids[i], expected->ids[i]);
-}
-
 /* Greedy r7 on a prompt that repeats itself, by every drafter and K. */
 static void check_greedy(bool with_model) {
     static const int ks[] = {1, 4, 16};
@@ -54,13 +40,13 @@ static void check_greedy(bool with_model) {
     struct ft_wire_generate request = gen_text("abcabcabcdabcabd", 60, 0);
     request.params.ignore_eos = true;
     gen_run(&g_cluster, &request, &g_plain);
-    require_ok(&g_plain);
+    gen_require_ok(&g_plain);
     for (size_t d = 0; d < N_DRAFTERS; d++) {
         for (size_t i = 0; i < 3; i++) {
             request.drafter = ft_str_c(g_drafters[d]);
             request.num_speculative_tokens = (uint32_t)ks[i];
             gen_run(&g_cluster, &request, &g_gen);
-            require_same(&g_gen, &g_plain, g_drafters[d]);
+            gen_require_same(&g_gen, &g_plain, g_drafters[d]);
             bool always = d >= 3 && d <= 5; /* they need nothing of the text */
             if (always || (with_model && d == 0))
                 ck_assert_msg(g_gen.spec.num_draft_tokens > 0, "%s", g_drafters[d]);
@@ -91,7 +77,7 @@ START_TEST(dev44_ngram_of_a_cycle_is_always_accepted) {
         struct ft_wire_generate request = gen_text("abcdeabcde", 61, 4);
         request.drafter = ft_str_c(names[d]);
         gen_run(&g_cluster, &request, &g_gen);
-        require_ok(&g_gen);
+        gen_require_ok(&g_gen);
         ck_assert_uint_eq(g_gen.n_ids, 61);
         for (size_t i = 0; i < 61; i++)
             ck_assert_int_eq(g_gen.ids[i], "abcde"[i % 5]);
@@ -115,7 +101,7 @@ START_TEST(dev11_drafters_stop_at_the_context) {
             struct ft_wire_generate request = gen_text(prompt, 100, 8);
             request.drafter = ft_str_c(g_drafters[d]);
             gen_run(&g_cluster, &request, &g_gen);
-            require_ok(&g_gen);
+            gen_require_ok(&g_gen);
             ck_assert_uint_eq(g_gen.n_ids, (size_t)(64 - len));
             ck_assert_int_eq(g_gen.finish, FT_WIRE_FINISH_LENGTH);
             for (size_t i = 0; i < g_gen.n_ids; i++)
@@ -135,7 +121,7 @@ START_TEST(dev19_penalties_count_under_every_drafter) {
         request.params.repetition_penalty = 2.0f;
         request.drafter = ft_str_c(g_drafters[d]);
         gen_run(&g_cluster, &request, &g_gen);
-        require_ok(&g_gen);
+        gen_require_ok(&g_gen);
         ck_assert_msg(ft_str_eq(ft_buf_str(&g_gen.text), ft_str_c("bcdbbbbbbbbb")), "%s: '%.*s'",
                       g_drafters[d], (int)g_gen.text.len, g_gen.text.ptr);
         gen_fini(&g_gen);
@@ -165,7 +151,7 @@ START_TEST(dev02_samples_have_the_targets_distribution) {
         }
         gen_wait(&g_cluster, all, TOGETHER);
         for (int i = 0; i < TOGETHER; i++) {
-            require_ok(all[i]);
+            gen_require_ok(all[i]);
             for (size_t j = 0; j < all[i]->n_ids; j++) {
                 ck_assert(all[i]->ids[j] >= 'b' && all[i]->ids[j] <= 'd');
                 counts[all[i]->ids[j] - 'b']++;
@@ -193,7 +179,7 @@ START_TEST(dev21_dev64_auto_changes_no_text) {
         requests[i].params.ignore_eos = true;
         requests[i].params.max_tokens = 20u + 11u * (uint32_t)i;
         gen_run(&g_cluster, &requests[i], &solo[i]);
-        require_ok(&solo[i]);
+        gen_require_ok(&solo[i]);
         requests[i].has_num_speculative_tokens = i % 3 == 0;
         requests[i].num_speculative_tokens = (uint32_t)i;
         requests[i].drafter = ft_str_c(g_drafters[i % N_DRAFTERS]);
@@ -204,7 +190,7 @@ START_TEST(dev21_dev64_auto_changes_no_text) {
     }
     gen_wait(&g_cluster, all, TOGETHER);
     for (int i = 0; i < TOGETHER; i++) {
-        require_same(all[i], &solo[i], g_drafters[i % N_DRAFTERS]);
+        gen_require_same(all[i], &solo[i], g_drafters[i % N_DRAFTERS]);
         gen_fini(all[i]);
         gen_fini(&solo[i]);
     }
@@ -218,7 +204,7 @@ START_TEST(auto_drafts_where_everything_is_accepted) {
     request.params.ignore_eos = true;
     request.has_num_speculative_tokens = false;
     gen_run(&g_cluster, &request, &g_gen);
-    require_ok(&g_gen);
+    gen_require_ok(&g_gen);
     ck_assert_uint_gt(g_gen.spec.num_draft_tokens, 0);
     ck_assert_uint_eq(g_gen.spec.num_accepted_tokens, g_gen.spec.num_draft_tokens);
     gen_fini(&g_gen);

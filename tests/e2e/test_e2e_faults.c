@@ -189,21 +189,6 @@ START_TEST(dev14_target_that_hangs_is_left_and_taken_back) {
 }
 END_TEST
 
-static void require_idle_pools(void) {
-    int64_t deadline_ns = ft_clock_now_ns() + 5000000000;
-    for (;;) {
-        struct ft_wire_stats s = cluster_stats(&g_cluster);
-        if (s.num_requests_running + s.num_requests_waiting == 0 && s.target.sequences == 0 &&
-            s.draft.sequences == 0 &&
-            s.target.kv_blocks_free + s.target.kv_blocks_cached == s.target.kv_blocks_total &&
-            s.draft.kv_blocks_free + s.draft.kv_blocks_cached == s.draft.kv_blocks_total)
-            return;
-        ck_assert_msg(
-            ft_clock_now_ns() < deadline_ns, "running %u waiting %u, target %u sequences, draft %u",
-            s.num_requests_running, s.num_requests_waiting, s.target.sequences, s.draft.sequences);
-    }
-}
-
 START_TEST(dev23_dev41_cancelled_requests_free_everything) {
     struct cluster_opts opts = pair();
     static struct gen gens[16];
@@ -225,7 +210,7 @@ START_TEST(dev23_dev41_cancelled_requests_free_everything) {
             gen_fini(all[i]);
         }
     }
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     struct ft_wire_stats s = cluster_stats(&g_cluster);
     ck_assert_uint_ge(s.num_requests_cancelled, 30);
     ck_assert_uint_eq(s.num_requests_failed, 0);
@@ -251,7 +236,7 @@ START_TEST(dev23_request_behind_a_cancelled_one_is_served) {
         gen_fini(&g_gens[0]);
         gen_fini(&g_gens[1]);
     }
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -292,7 +277,7 @@ START_TEST(time_limit_ends_a_request_with_what_it_has) {
     ck_assert_uint_lt(g_gen.n_ids, 4000);
     ck_assert_uint_eq(g_gen.usage.completion_tokens, g_gen.n_ids);
     gen_fini(&g_gen);
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -304,10 +289,7 @@ START_TEST(dev62_sigterm_finishes_streams_and_exits_zero) {
     run_until(10);
     kill(g_cluster.pids[CLUSTER_COORDINATOR], SIGTERM);
     require_streams();
-    int status;
-    waitpid(g_cluster.pids[CLUSTER_COORDINATOR], &status, 0);
-    g_cluster.pids[CLUSTER_COORDINATOR] = 0;
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
+    cluster_exits(&g_cluster, CLUSTER_COORDINATOR);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -324,11 +306,8 @@ START_TEST(dev62_second_sigterm_exits_at_once) {
     for (int i = 0; i < STREAMS; i++)
         all[i] = &g_gens[i];
     gen_wait(&g_cluster, all, STREAMS);
-    int status;
-    waitpid(g_cluster.pids[CLUSTER_COORDINATOR], &status, 0);
-    g_cluster.pids[CLUSTER_COORDINATOR] = 0;
+    cluster_exits(&g_cluster, CLUSTER_COORDINATOR);
     ck_assert_int_lt((int)((ft_clock_now_ns() - begin_ns) / 1000000), 5000);
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     for (int i = 0; i < STREAMS; i++) {
         gen_fini(all[i]);
         gen_fini(&g_plain[i]);
@@ -363,7 +342,7 @@ START_TEST(dev35_coordinator_killed_leaves_workers_for_the_next_one) {
     ck_assert_uint_eq(g_gen.n_ids, N);
     ck_assert_mem_eq(g_gen.ids, g_plain[3].ids, N * sizeof(int32_t));
     gen_fini(&g_gen);
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     cluster_stop(&g_cluster);
 }
 END_TEST

@@ -63,19 +63,6 @@ static void require_solo(const struct gen *gen, int kind) {
     ck_assert(ft_str_eq(ft_buf_str(&gen->text), ft_buf_str(&g_solo[kind].text)));
 }
 
-static void require_idle_pools(void) {
-    int64_t deadline_ns = ft_clock_now_ns() + 10000000000;
-    for (;;) {
-        struct ft_wire_stats s = cluster_stats(&g_cluster);
-        if (s.num_requests_running + s.num_requests_waiting == 0 && s.target.sequences == 0 &&
-            s.draft.sequences == 0 &&
-            s.target.kv_blocks_free + s.target.kv_blocks_cached == s.target.kv_blocks_total &&
-            s.draft.kv_blocks_free + s.draft.kv_blocks_cached == s.draft.kv_blocks_total)
-            return;
-        ck_assert_msg(ft_clock_now_ns() < deadline_ns, "something was not given back");
-    }
-}
-
 /* r7 takes 1 KiB a position: 38 blocks of 16 are one and a half requests of 400 positions. */
 START_TEST(dev09_pool_of_one_and_a_half_requests_completes_everything) {
     struct cluster_opts opts = {
@@ -103,7 +90,7 @@ START_TEST(dev09_pool_of_one_and_a_half_requests_completes_everything) {
         gen_fini(&g_solo[i]);
     }
     ck_assert_uint_gt(cluster_stats(&g_cluster).num_preemptions_total, 0);
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -149,7 +136,7 @@ START_TEST(dev09_slots_give_the_text_of_blocks_under_pressure) {
     ck_assert_uint_eq(s.target.kv_blocks_total, 3);
     ck_assert_uint_eq(s.draft.kv_blocks_total, 1);
     ck_assert_uint_eq(s.num_preemptions_total, 0);
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -409,7 +396,7 @@ static void warm_up(int64_t seconds) {
                       (unsigned long long)after.draft.resident_bytes / 1024);
         before = after;
         run_load(ft_clock_now_ns() + (seconds > 0 ? seconds : 1) * 1000000000);
-        require_idle_pools();
+        cluster_require_idle(&g_cluster);
         after = cluster_stats(&g_cluster);
     } while (after.num_preemptions_total == 0 ||
              after.target.resident_bytes > before.target.resident_bytes + (1 << 20) ||
@@ -439,7 +426,7 @@ START_TEST(dev41_sixty_four_clients_get_their_solo_text_and_leave_nothing) {
     struct ft_wire_stats before = cluster_stats(&g_cluster);
     uint64_t bytes_before = coordinator_bytes();
     int n_ended = run_load(ft_clock_now_ns() + seconds * 1000000000);
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     struct ft_wire_stats after = cluster_stats(&g_cluster);
     fprintf(stderr, "%d requests in %lld s, %llu tokens, %llu preemptions, %llu of %llu accepted\n",
             n_ended, (long long)seconds,

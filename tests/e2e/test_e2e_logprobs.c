@@ -9,18 +9,9 @@
 static struct cluster g_cluster;
 static struct gen g_gen, g_other;
 
-static void start_pair(const char *target, const char *draft) {
-    struct cluster_opts opts = {
-        .target_dir = ft_fixture_model(target),
-        .draft_dir = ft_fixture_model(draft),
-        .args = {[CLUSTER_COORDINATOR] = {"--allow_lossy=true"}},
-    };
-    cluster_start(&g_cluster, &opts);
-}
-
 static void run_ok(const struct ft_wire_generate *request, struct gen *gen) {
     gen_run(&g_cluster, request, gen);
-    ck_assert_msg(gen->status.code == 0, "%s", gen->status.text);
+    gen_require_ok(gen);
 }
 
 static struct ft_wire_generate with_logprobs(const char *text, uint32_t max_tokens, int k,
@@ -48,7 +39,7 @@ static void require_iid(const struct gen *gen, int32_t n_top) {
 
 START_TEST(dev48_every_token_has_the_logprob_of_its_own_row) {
     static const char *const rules[] = {"standard", "coupled", "block", "lenient"};
-    start_pair("iid", "iid-draft");
+    cluster_start_pair(&g_cluster, "iid", "iid-draft", "--allow_lossy=true");
     for (int rule = 0; rule < 4; rule++)
         for (int k = 0; k <= 4; k += 2)
             for (int stream = 0; stream < 2; stream++) {
@@ -66,7 +57,7 @@ START_TEST(dev48_every_token_has_the_logprob_of_its_own_row) {
     require_iid(&g_gen, 0);
     gen_fini(&g_gen);
     cluster_stop(&g_cluster);
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     for (int k = 0; k <= 8; k += 4) {
         request = with_logprobs("a", 60, k, 1);
         run_ok(&request, &g_gen);
@@ -84,7 +75,7 @@ END_TEST
 START_TEST(dev69_logprobs_are_of_the_raw_logits_whatever_the_sampling) {
     static const struct ft_bias bias[] = {{'b', -100.0f}};
     static const int32_t banned[] = {'c'};
-    start_pair("iid", "iid-draft");
+    cluster_start_pair(&g_cluster, "iid", "iid-draft", "--allow_lossy=true");
     for (int k = 0; k <= 4; k += 4) {
         struct ft_wire_generate request = with_logprobs("a", 60, k, 3);
         request.params.temperature = 0.5f;
@@ -114,7 +105,7 @@ END_TEST
 
 /* Bit for bit the same with speculation, in company and after a prefix hit: the rows are. */
 START_TEST(logprobs_do_not_depend_on_speculation) {
-    start_pair("r7", "r7n");
+    cluster_start_pair(&g_cluster, "r7", "r7n", "--allow_lossy=true");
     struct ft_wire_generate request = with_logprobs("a prompt of some length", 80, 0, 5);
     request.params.ignore_eos = true;
     run_ok(&request, &g_other);
@@ -183,7 +174,7 @@ START_TEST(prompt_logprobs_are_those_of_the_same_text_generated) {
 END_TEST
 
 START_TEST(prompt_of_one_token_has_no_logprobs) {
-    start_pair("iid", "iid-draft");
+    cluster_start_pair(&g_cluster, "iid", "iid-draft", "--allow_lossy=true");
     struct ft_wire_generate request = gen_text("a", 5, 4);
     request.params.has_prompt_logprobs = true;
     request.params.prompt_logprobs = 2;
@@ -208,7 +199,7 @@ static void require_prompt_ids(const struct gen *gen, const char *text) {
 
 START_TEST(prompt_is_echoed_and_truncated) {
     static char text[6001];
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     struct ft_wire_generate request = gen_text("edcba", 5, 4);
     request.return_prompt_token_ids = true;
     for (int stream = 0; stream < 2; stream++) {

@@ -12,27 +12,14 @@ enum { BATCH = 16 };
 static struct cluster g_cluster;
 static struct gen g_gen, g_plain, g_gens[BATCH];
 
-static void start_pair(const char *target, const char *draft) {
-    struct cluster_opts opts = {
-        .target_dir = ft_fixture_model(target),
-        .draft_dir = draft != NULL ? ft_fixture_model(draft) : NULL,
-    };
-    cluster_start(&g_cluster, &opts);
-}
-
 static void require_ok(const struct gen *gen) {
-    ck_assert_msg(gen->status.code == 0, "%s: %s", ft_rpc_status_name(gen->status.code),
-                  gen->status.text);
+    gen_require_ok(gen);
     ck_assert(!gen->bad_utf8);
 }
 
 static void require_same(const struct gen *got, const struct gen *expected, const char *what) {
-    require_ok(got);
-    ck_assert_msg(got->n_ids == expected->n_ids, "%s: %zu tokens, %zu expected", what, got->n_ids,
-                  expected->n_ids);
-    for (size_t i = 0; i < got->n_ids; i++)
-        ck_assert_msg(got->ids[i] == expected->ids[i], "%s: token %zu is %d, not %d", what, i,
-                      got->ids[i], expected->ids[i]);
+    gen_require_same(got, expected, what);
+    ck_assert(!got->bad_utf8);
     ck_assert_msg(ft_str_eq(ft_buf_str(&got->text), ft_buf_str(&expected->text)), "%s: the text",
                   what);
 }
@@ -47,7 +34,7 @@ static void require_cycle(const struct gen *gen, size_t n) {
 
 START_TEST(dev01_rejection_takes_the_token_of_its_own_row) {
     static const int ks[] = {0, 1, 2, 3, 4, 8};
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", NULL);
     for (size_t i = 0; i < sizeof ks / sizeof ks[0]; i++) {
         struct ft_wire_generate request = gen_text("a", 60, ks[i]);
         gen_run(&g_cluster, &request, &g_gen);
@@ -69,7 +56,7 @@ END_TEST
 START_TEST(dev03_greedy_equals_plain_for_every_k_and_prompt_length) {
     static const int ks[] = {1, 2, 3, 5, 8};
     char prompt[48];
-    start_pair("r7", "r7n");
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     for (int len = 1; len <= 40; len += 3) {
         for (int i = 0; i < len; i++)
             prompt[i] = (char)('a' + (i * 7 + len) % 26);
@@ -96,7 +83,7 @@ START_TEST(r7_greedy_equals_the_double_precision_reference) {
     static const int32_t expected[] = {133, 73,  241, 192, 242, 211, 118, 66,  241, 206, 21,
                                        214, 4,   28,  113, 154, 243, 206, 236, 177, 3,   89,
                                        6,   242, 183, 11,  21,  72,  152, 257, 107, 64};
-    start_pair("r7", "r7n");
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     struct ft_wire_generate request = gen_text("abc", 32, 4);
     request.params.ignore_eos = true;
     gen_run(&g_cluster, &request, &g_gen);
@@ -136,7 +123,7 @@ static void require_batch(const char *prompts[BATCH], uint32_t n_step) {
 START_TEST(dev05_batch_of_different_lengths_equals_solo) {
     static char text[BATCH][320];
     const char *prompts[BATCH];
-    start_pair("r7", "r7n");
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     for (int i = 0; i < BATCH; i++) {
         int len = 1 + i * 19;
         for (int j = 0; j < len; j++)
@@ -151,7 +138,7 @@ END_TEST
 START_TEST(dev18_full_acceptance_leaves_no_hole_in_the_draft) {
     static const int lengths[] = {1, 15, 16, 17, 200};
     char prompt[256];
-    start_pair("r7", "r7");
+    cluster_start_pair(&g_cluster, "r7", "r7", NULL);
     for (size_t i = 0; i < sizeof lengths / sizeof lengths[0]; i++) {
         for (int k = 1; k <= 8; k++) {
             memset(prompt, 'q', sizeof prompt);
@@ -172,7 +159,7 @@ START_TEST(dev18_full_acceptance_leaves_no_hole_in_the_draft) {
 END_TEST
 
 START_TEST(dev20_draft_context_shorter_than_the_targets_stops_drafting) {
-    start_pair("r7", "r7n+ctx=256");
+    cluster_start_pair(&g_cluster, "r7", "r7n+ctx=256", NULL);
     char prompt[301];
     static const int lengths[] = {200, 300};
     for (int i = 0; i < 2; i++) {
@@ -196,7 +183,7 @@ START_TEST(dev20_draft_context_shorter_than_the_targets_stops_drafting) {
 END_TEST
 
 START_TEST(dev07_padded_vocabularies_work_and_foreign_ids_are_safe) {
-    start_pair("cyc", "cyc-draft+vocab=320");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft+vocab=320", NULL);
     struct ft_wire_generate request = gen_text("a", 60, 4);
     gen_run(&g_cluster, &request, &g_gen);
     require_cycle(&g_gen, 60);
@@ -206,7 +193,7 @@ START_TEST(dev07_padded_vocabularies_work_and_foreign_ids_are_safe) {
 END_TEST
 
 START_TEST(dev64_plain_rounds_then_drafting_catches_up) {
-    start_pair("r7", "r7");
+    cluster_start_pair(&g_cluster, "r7", "r7", NULL);
     struct ft_wire_generate request = gen_text("hello there", 64, 0);
     request.params.ignore_eos = true;
     gen_run(&g_cluster, &request, &g_plain);

@@ -10,18 +10,9 @@ enum { N = 5, TOKENS = 60, INVALID = 3, INTERNAL = 13 };
 static struct cluster g_cluster;
 static struct gen g_gen, g_other;
 
-static void start_pair(const char *target, const char *draft, const char *parameter) {
-    struct cluster_opts opts = {
-        .target_dir = ft_fixture_model(target),
-        .draft_dir = ft_fixture_model(draft),
-        .args = {[CLUSTER_COORDINATOR] = {parameter}},
-    };
-    cluster_start(&g_cluster, &opts);
-}
-
 static void run_ok(const struct ft_wire_generate *request, struct gen *gen) {
     gen_run(&g_cluster, request, gen);
-    ck_assert_msg(gen->status.code == 0, "%s", gen->status.text);
+    gen_require_ok(gen);
 }
 
 static struct ft_wire_generate request_of(uint32_t n, int k, const char *text) {
@@ -50,7 +41,7 @@ static void require_idle(void) {
 
 START_TEST(continuation_i_is_the_text_of_seed_plus_i) {
     static const char *const rules[] = {"standard", "coupled"};
-    start_pair("r7", "r7n", NULL);
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     for (int round = 0; round < 4; round++) {
         struct ft_wire_generate request = request_of(N, 4, "several ways to go on");
         request.spec.rejection_sample_method = ft_str_c(rules[round % 2]);
@@ -78,7 +69,7 @@ START_TEST(continuation_i_is_the_text_of_seed_plus_i) {
 END_TEST
 
 START_TEST(each_continuation_has_the_logprobs_of_its_own_tokens) {
-    start_pair("r7", "r7n", NULL);
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     struct ft_wire_generate request = request_of(3, 4, "several ways to go on");
     request.params.has_logprobs = true;
     request.params.logprobs = 2;
@@ -103,7 +94,7 @@ END_TEST
 
 START_TEST(prompt_is_computed_once) {
     static char text[101];
-    start_pair("r7", "r7n", NULL);
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     memset(text, 'p', 100); /* all of them fit one step */
     struct ft_wire_generate request = request_of(N, 4, text);
     request.return_prompt_token_ids = true;
@@ -120,7 +111,7 @@ START_TEST(prompt_is_computed_once) {
 END_TEST
 
 START_TEST(greedy_continuations_are_the_same_and_end_each_by_itself) {
-    start_pair("cyc", "cyc-draft", "--max_num_seqs=2"); /* they take turns */
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--max_num_seqs=2"); /* they take turns */
     struct ft_wire_generate request = request_of(N, 3, "a");
     struct ft_str stop = ft_str_c("ea");
     request.params.temperature = 0;
@@ -140,7 +131,7 @@ START_TEST(greedy_continuations_are_the_same_and_end_each_by_itself) {
 END_TEST
 
 START_TEST(cancelled_call_ends_all_of_them) {
-    start_pair("cyc", "cyc-draft", NULL);
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", NULL);
     struct ft_wire_generate request = request_of(N, 4, "a");
     request.params.max_tokens = 4000;
     g_gen.cancel_after = 40;
@@ -154,7 +145,7 @@ END_TEST
 
 /* Non-finite logits come once a continuation says z: the call fails, and nobody is left behind. */
 START_TEST(one_failure_fails_the_call) {
-    start_pair("nant", "cyc", NULL);
+    cluster_start_pair(&g_cluster, "nant", "cyc", NULL);
     static const struct ft_bias bias[] = {{'z', 30.0f}}; /* sometimes, after some tokens */
     for (uint64_t seed = 0; seed < 10; seed++) {
         struct ft_wire_generate request = request_of(N, 4, "a");

@@ -174,10 +174,7 @@ START_TEST(dev62_sigterm_says_so_refuses_new_requests_and_finishes_the_rest) {
     gen_fini(&g_gen);
     ck_assert_int_eq(admin("Resume").code, 9);
     require_streams();
-    int status;
-    waitpid(g_cluster.pids[CLUSTER_COORDINATOR], &status, 0);
-    g_cluster.pids[CLUSTER_COORDINATOR] = 0;
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
+    cluster_exits(&g_cluster, CLUSTER_COORDINATOR);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -202,10 +199,7 @@ START_TEST(dev62_what_runs_past_the_shutdown_timeout_ends_unavailable) {
     ck_assert_int_ge((int)took_ms, 150);
     ck_assert_int_lt((int)took_ms, 5000);
     gen_fini(&g_gen);
-    int status;
-    waitpid(g_cluster.pids[CLUSTER_COORDINATOR], &status, 0);
-    g_cluster.pids[CLUSTER_COORDINATOR] = 0;
-    ck_assert(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    cluster_exits(&g_cluster, CLUSTER_COORDINATOR);
     cluster_stop(&g_cluster);
 }
 END_TEST

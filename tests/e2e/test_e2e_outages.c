@@ -72,30 +72,6 @@ static int64_t run_outage(const struct outage *outage) {
     return ms;
 }
 
-static void require_idle_pools(void) {
-    int64_t deadline_ns = ft_clock_now_ns() + 10000000000;
-    for (;;) {
-        struct ft_wire_stats s = cluster_stats(&g_cluster);
-        if (s.num_requests_running + s.num_requests_waiting == 0 && s.target.sequences == 0 &&
-            s.draft.sequences == 0 &&
-            s.target.kv_blocks_free + s.target.kv_blocks_cached == s.target.kv_blocks_total &&
-            s.draft.kv_blocks_free + s.draft.kv_blocks_cached == s.draft.kv_blocks_total)
-            return;
-        ck_assert_msg(ft_clock_now_ns() < deadline_ns,
-                      "running %u waiting %u, target holds %u sequences, draft %u",
-                      s.num_requests_running, s.num_requests_waiting, s.target.sequences,
-                      s.draft.sequences);
-        usleep(10000);
-    }
-}
-
-static void require_exit_0(enum cluster_role role) {
-    int status;
-    waitpid(g_cluster.pids[role], &status, 0);
-    g_cluster.pids[role] = 0;
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status 0x%x", status);
-}
-
 START_TEST(dev14_dev41_dev63_no_outage_costs_a_request_or_says_a_token_twice) {
     struct cluster_opts opts = pair();
     cluster_start(&g_cluster, &opts);
@@ -116,7 +92,7 @@ START_TEST(dev14_dev41_dev63_no_outage_costs_a_request_or_says_a_token_twice) {
         load_run(&g_load, 5);
     load_end(&g_load);
     require_no_harm("SIGTERM");
-    require_exit_0(CLUSTER_COORDINATOR);
+    cluster_exits(&g_cluster, CLUSTER_COORDINATOR);
     table_row("SIGTERM: a drain", in_flight, 0, 0);
     cluster_stop(&g_cluster);
 }
@@ -137,7 +113,7 @@ START_TEST(dev35_coordinator_killed_ends_its_requests_unavailable_and_frees_the_
     uint64_t lost = g_load.n_lost;
     ck_assert_int_eq(cluster_spawn(&g_cluster, CLUSTER_COORDINATOR), 0);
     ft_rpc_client_kick(g_cluster.client);
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     g_load.n_lost = 0;
     g_load.restarts = true;
     int64_t ms = wait_full_speed();
@@ -146,7 +122,7 @@ START_TEST(dev35_coordinator_killed_ends_its_requests_unavailable_and_frees_the_
     require_no_harm("after the coordinator came back");
     table_head();
     table_row("coordinator killed (its requests are lost)", in_flight, lost, ms);
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     cluster_stop(&g_cluster);
 }
 END_TEST
@@ -294,7 +270,7 @@ START_TEST(dev41_random_outages_for_a_long_time_cost_nothing_and_leave_nothing) 
     }
     load_end(&g_load);
     require_no_harm("soak");
-    require_idle_pools();
+    cluster_require_idle(&g_cluster);
     int descriptors_after = outage_descriptors(&g_cluster, CLUSTER_COORDINATOR);
     size_t memory_after = outage_memory(&g_cluster, CLUSTER_COORDINATOR);
     fprintf(stderr,

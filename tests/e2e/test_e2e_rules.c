@@ -26,19 +26,9 @@ static void start_pair(const char *target, const char *draft, const char *parame
     cluster_start(&g_cluster, &opts);
 }
 
-static void require_ok(const struct gen *gen) {
-    ck_assert_msg(gen->status.code == 0, "%s", gen->status.text);
-}
-
 static void run_ok(const struct ft_wire_generate *request, struct gen *gen) {
     gen_run(&g_cluster, request, gen);
-    require_ok(gen);
-}
-
-static void require_same(const struct gen *a, const struct gen *b, const char *what) {
-    ck_assert_msg(a->n_ids == b->n_ids, "%s: %zu and %zu tokens", what, a->n_ids, b->n_ids);
-    for (size_t i = 0; i < a->n_ids; i++)
-        ck_assert_msg(a->ids[i] == b->ids[i], "%s: token %zu", what, i);
+    gen_require_ok(gen);
 }
 
 static struct ft_wire_generate seeded(const char *text, uint32_t max_tokens, int k,
@@ -91,7 +81,7 @@ START_TEST(coupled_text_does_not_depend_on_speculation_or_company) {
         request.spec.has_draft_temperature = k % 2 == 0;
         request.spec.draft_temperature = (float)k / 4 - 0.5f;
         run_ok(&request, &g_gen);
-        require_same(&g_gen, &plain[k], "alone");
+        gen_require_same(&g_gen, &plain[k], "alone");
         ck_assert_uint_gt(g_gen.spec.num_accepted_tokens, 0);
         ck_assert(!g_gen.spec.lossy);
         gen_fini(&g_gen);
@@ -103,8 +93,8 @@ START_TEST(coupled_text_does_not_depend_on_speculation_or_company) {
     }
     gen_wait(&g_cluster, all, (size_t)n_company);
     for (int i = 0; i < n_company; i++) {
-        require_ok(all[i]);
-        require_same(all[i], &plain[i], "in company");
+        gen_require_ok(all[i]);
+        gen_require_same(all[i], &plain[i], "in company");
         gen_fini(all[i]);
         gen_fini(&plain[i]);
     }
@@ -125,8 +115,8 @@ START_TEST(coupled_text_outlives_either_worker) {
         cluster_signal(&g_cluster, (enum cluster_role)role, SIGKILL);
         ck_assert_int_eq(cluster_spawn(&g_cluster, (enum cluster_role)role), 0);
         gen_wait(&g_cluster, &gen, 1);
-        require_ok(gen);
-        require_same(gen, &g_other, role == CLUSTER_TARGET ? "target killed" : "draft killed");
+        gen_require_ok(gen);
+        gen_require_same(gen, &g_other, role == CLUSTER_TARGET ? "target killed" : "draft killed");
         gen_fini(gen);
     }
     gen_fini(&g_other);
@@ -160,8 +150,8 @@ START_TEST(coupled_text_outlives_preemption) {
     }
     gen_wait(&g_cluster, all, PRESSED);
     for (int i = 0; i < PRESSED; i++) {
-        require_ok(all[i]);
-        require_same(all[i], &plain[i], "preempted");
+        gen_require_ok(all[i]);
+        gen_require_same(all[i], &plain[i], "preempted");
         ck_assert_uint_eq(all[i]->logprobs.len, plain[i].logprobs.len);
         ck_assert_mem_eq(all[i]->logprobs.ptr, plain[i].logprobs.ptr, plain[i].logprobs.len);
         ck_assert_uint_eq(all[i]->prompt_logprobs.len, plain[i].prompt_logprobs.len);
@@ -293,7 +283,7 @@ START_TEST(rule_is_the_parameters_or_the_requests) {
     request = seeded("a", 200, 4, k_rules[_i], 3); /* the same by request */
     request.spec.has_synthetic_acceptance_length = false;
     run_ok(&request, &g_gen);
-    require_same(&g_gen, &g_other, k_rules[_i]);
+    gen_require_same(&g_gen, &g_other, k_rules[_i]);
     gen_fini(&g_gen);
     request = seeded("a", 200, 4, "coupled", 3);
     run_ok(&request, &g_gen);

@@ -13,18 +13,6 @@ static struct cluster g_cluster;
 static struct gen g_gen, g_other;
 static struct gen g_gens[TOGETHER];
 
-static void start_pair(const char *target, const char *draft) {
-    struct cluster_opts opts = {
-        .target_dir = ft_fixture_model(target),
-        .draft_dir = ft_fixture_model(draft),
-    };
-    cluster_start(&g_cluster, &opts);
-}
-
-static void require_ok(const struct gen *gen) {
-    ck_assert_msg(gen->status.code == 0, "%s", gen->status.text);
-}
-
 /* Counts of b, c, d, others at each position over seeds first .. first + n - 1. */
 static void sample(struct ft_wire_generate request, uint64_t first, int n,
                    double counts[POSITIONS][4], struct ft_wire_spec_stats *spec) {
@@ -40,7 +28,7 @@ static void sample(struct ft_wire_generate request, uint64_t first, int n,
         }
         gen_wait(&g_cluster, all, TOGETHER);
         for (int i = 0; i < TOGETHER; i++) {
-            require_ok(all[i]);
+            gen_require_ok(all[i]);
             ck_assert_uint_eq(all[i]->n_ids, POSITIONS);
             for (int p = 0; p < POSITIONS; p++) {
                 int32_t id = all[i]->ids[p];
@@ -105,7 +93,7 @@ START_TEST(dev02_every_position_has_the_targets_distribution) {
         {"T=1.5", 1.5f, 1.0f, 0.0f, 0, 3},     {"top_k=2", 1.0f, 1.0f, 0.0f, 2, 2},
         {"top_p=0.7", 1.0f, 0.7f, 0.0f, 0, 2}, {"min_p=0.2", 1.0f, 1.0f, 0.2f, 0, 2},
     };
-    start_pair("iid", "iid-draft");
+    cluster_start_pair(&g_cluster, "iid", "iid-draft", NULL);
     size_t row = (size_t)_i / 3;
     int k = ks[_i % 3];
     struct ft_wire_generate request = gen_text("a", POSITIONS, k);
@@ -128,7 +116,7 @@ START_TEST(dev02_every_position_has_the_targets_distribution) {
 END_TEST
 
 START_TEST(dev65_sampled_acceptance_is_what_theory_says) {
-    start_pair("iid", "iid-draft");
+    cluster_start_pair(&g_cluster, "iid", "iid-draft", NULL);
     struct ft_wire_generate request = gen_text("a", 1000, 4);
     request.params.temperature = 1.0f;
     request.params.has_seed = true;
@@ -136,7 +124,7 @@ START_TEST(dev65_sampled_acceptance_is_what_theory_says) {
     for (uint64_t seed = 0; seed < 8; seed++) {
         request.params.seed = seed;
         gen_run(&g_cluster, &request, &g_gen);
-        require_ok(&g_gen);
+        gen_require_ok(&g_gen);
         drafts += (double)g_gen.spec.num_drafts;
         drafted += (double)g_gen.spec.num_draft_tokens;
         accepted += (double)g_gen.spec.num_accepted_tokens;
@@ -150,23 +138,16 @@ START_TEST(dev65_sampled_acceptance_is_what_theory_says) {
 }
 END_TEST
 
-static void require_same_ids(const char *what) {
-    ck_assert_msg(g_gen.n_ids == g_other.n_ids, "%s: %zu and %zu tokens", what, g_gen.n_ids,
-                  g_other.n_ids);
-    for (size_t i = 0; i < g_gen.n_ids; i++)
-        ck_assert_msg(g_gen.ids[i] == g_other.ids[i], "%s: token %zu", what, i);
-}
-
 START_TEST(dev49_a_seed_gives_the_same_text_alone_and_in_company) {
     struct gen *all[TOGETHER];
-    start_pair("r7", "r7n");
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     struct ft_wire_generate request = gen_text("the seed", 64, 4);
     request.params.temperature = 1.0f;
     request.params.ignore_eos = true;
     request.params.has_seed = true;
     request.params.seed = 42;
     gen_run(&g_cluster, &request, &g_other);
-    require_ok(&g_other);
+    gen_require_ok(&g_other);
     for (int trial = 0; trial < 4; trial++) {
         for (int i = 0; i < 15; i++) { /* neighbours */
             struct ft_wire_generate noise = gen_text("noise", 20 + (uint32_t)i, i % 5);
@@ -175,7 +156,7 @@ START_TEST(dev49_a_seed_gives_the_same_text_alone_and_in_company) {
             gen_start(&g_cluster, &noise, all[i]);
         }
         gen_run(&g_cluster, &request, &g_gen);
-        require_same_ids("under load");
+        gen_require_same(&g_gen, &g_other, "under load");
         gen_wait(&g_cluster, all, 15);
         for (int i = 0; i < 15; i++)
             gen_fini(all[i]);
@@ -185,16 +166,16 @@ START_TEST(dev49_a_seed_gives_the_same_text_alone_and_in_company) {
     for (int i = 0; i < 3; i++) {
         request.params.seed = others[i];
         gen_run(&g_cluster, &request, &g_gen);
-        require_ok(&g_gen);
+        gen_require_ok(&g_gen);
         ck_assert_int_ne(memcmp(g_gen.ids, g_other.ids, 64 * sizeof g_gen.ids[0]), 0);
         gen_fini(&g_gen);
     }
     cluster_stop(&g_cluster);
     /* After a restart as well. */
-    start_pair("r7", "r7n");
+    cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
     request.params.seed = 42;
     gen_run(&g_cluster, &request, &g_gen);
-    require_same_ids("after a restart");
+    gen_require_same(&g_gen, &g_other, "after a restart");
     gen_fini(&g_gen);
     gen_fini(&g_other);
     cluster_stop(&g_cluster);
@@ -203,7 +184,7 @@ END_TEST
 
 static void require_letters(const struct ft_wire_generate *request, const char *letters) {
     gen_run(&g_cluster, request, &g_gen);
-    require_ok(&g_gen);
+    gen_require_ok(&g_gen);
     ck_assert_msg(ft_str_eq(ft_buf_str(&g_gen.text), ft_str_c(letters)), "'%.*s', not '%s'",
                   (int)g_gen.text.len, g_gen.text.ptr, letters);
     gen_fini(&g_gen);
@@ -211,7 +192,7 @@ static void require_letters(const struct ft_wire_generate *request, const char *
 
 START_TEST(dev10_dev19_dev45_penalties_count_exactly_at_every_row) {
     static const char *const drafts[] = {"pen", "pen-swap", "pen-b"};
-    start_pair("pen", drafts[_i]);
+    cluster_start_pair(&g_cluster, "pen", drafts[_i], NULL);
     for (int k = 0; k <= 8; k++) {
         struct ft_wire_generate request = gen_text("a", 12, k);
         request.params.has_repetition_penalty = true;
@@ -229,7 +210,7 @@ START_TEST(dev10_dev19_dev45_penalties_count_exactly_at_every_row) {
     for (int k = 1; k <= 8; k++) {
         request.num_speculative_tokens = (uint32_t)k;
         gen_run(&g_cluster, &request, &g_gen);
-        require_same_ids("frequency and presence");
+        gen_require_same(&g_gen, &g_other, "frequency and presence");
         gen_fini(&g_gen);
     }
     gen_fini(&g_other);
@@ -238,7 +219,7 @@ START_TEST(dev10_dev19_dev45_penalties_count_exactly_at_every_row) {
 END_TEST
 
 START_TEST(dev45_negative_logits_are_made_more_negative) {
-    start_pair("neg", "neg");
+    cluster_start_pair(&g_cluster, "neg", "neg", NULL);
     for (int k = 0; k <= 4; k += 2) {
         struct ft_wire_generate request = gen_text("a", 12, k);
         request.params.has_repetition_penalty = true;
@@ -252,7 +233,7 @@ END_TEST
 START_TEST(dev46_dev47_extreme_parameters_are_defined) {
     static const float cold[] = {0.0f, 1e-45f, 1e-38f, 1e-6f, 1e-4f, 1e-2f};
     static const int32_t top_ks[] = {0, -1, 1, 2, 383, 384, 385, INT32_MAX};
-    start_pair("iid", "iid-draft");
+    cluster_start_pair(&g_cluster, "iid", "iid-draft", NULL);
     for (size_t i = 0; i < 6; i++) {
         struct ft_wire_generate request = gen_text("a", 12, 4);
         request.params.temperature = cold[i];
@@ -263,7 +244,7 @@ START_TEST(dev46_dev47_extreme_parameters_are_defined) {
         request.params.temperature = 1.0f;
         request.params.top_k = top_ks[i];
         gen_run(&g_cluster, &request, &g_gen);
-        require_ok(&g_gen);
+        gen_require_ok(&g_gen);
         for (size_t j = 0; j < g_gen.n_ids; j++) {
             int32_t most = top_ks[i] == 1 ? 'b' : top_ks[i] == 2 ? 'c' : 'd';
             ck_assert(g_gen.ids[j] >= 'b' && g_gen.ids[j] <= most);
@@ -283,7 +264,7 @@ END_TEST
 
 START_TEST(dev16_equal_models_accept_nearly_everything) {
     static const float temperatures[] = {0.7f, 0.05f, 1e-4f};
-    start_pair("r7", "r7");
+    cluster_start_pair(&g_cluster, "r7", "r7", NULL);
     for (int t = 0; t < 3; t++) {
         uint64_t drafted = 0, accepted = 0;
         for (uint64_t seed = 0; seed < 40; seed++) {
@@ -293,7 +274,7 @@ START_TEST(dev16_equal_models_accept_nearly_everything) {
             request.params.has_seed = true;
             request.params.seed = seed;
             gen_run(&g_cluster, &request, &g_gen);
-            require_ok(&g_gen);
+            gen_require_ok(&g_gen);
             drafted += g_gen.spec.num_draft_tokens;
             accepted += g_gen.spec.num_accepted_tokens;
             gen_fini(&g_gen);
@@ -307,7 +288,7 @@ END_TEST
 
 START_TEST(logit_bias_moves_and_bans) {
     static const struct ft_bias bias[] = {{'b', -100.0f}, {'c', -100.0f}};
-    start_pair("iid", "iid-draft");
+    cluster_start_pair(&g_cluster, "iid", "iid-draft", NULL);
     for (int k = 0; k <= 4; k += 2) {
         struct ft_wire_generate request = gen_text("a", 12, k);
         request.params.temperature = 1.0f;

@@ -9,14 +9,6 @@
 static struct cluster g_cluster;
 static struct gen g_gen;
 
-static void start_pair(const char *target, const char *draft) {
-    struct cluster_opts opts = {
-        .target_dir = ft_fixture_model(target),
-        .draft_dir = ft_fixture_model(draft),
-    };
-    cluster_start(&g_cluster, &opts);
-}
-
 static void run(const struct ft_wire_generate *request) {
     gen_run(&g_cluster, request, &g_gen);
     ck_assert_msg(g_gen.status.code == 0, "%s", g_gen.status.text);
@@ -36,7 +28,7 @@ static void require(const char *text, size_t text_len, enum ft_wire_finish finis
 #define REQUIRE(text, finish, n_ids) require(text, sizeof(text) - 1, FT_WIRE_FINISH_##finish, n_ids)
 
 START_TEST(dev04_eos_inside_a_block_ends_there) {
-    start_pair("eosmid", "eosmid");
+    cluster_start_pair(&g_cluster, "eosmid", "eosmid", NULL);
     for (int k = 0; k <= 8; k++) {
         for (int stream = 0; stream < 2; stream++) {
             struct ft_wire_generate request = gen_text("a", 20, k);
@@ -67,7 +59,7 @@ START_TEST(dev15_stop_and_length_in_one_block_go_by_token_order) {
         {5, FT_WIRE_FINISH_STOP, 3}, {2, FT_WIRE_FINISH_LENGTH, 2}, {3, FT_WIRE_FINISH_STOP, 3}};
     struct ft_str stop = ft_str_c("d");
     int32_t stop_id = 'd';
-    start_pair("cyc", "cyc");
+    cluster_start_pair(&g_cluster, "cyc", "cyc", NULL);
     for (int k = 0; k <= 8; k += 4) {
         for (size_t i = 0; i < 3; i++) {
             struct ft_wire_generate request = gen_text("a", rows[i].max_tokens, k);
@@ -89,7 +81,7 @@ END_TEST
 START_TEST(dev22_stop_string_over_several_tokens_never_leaks) {
     static const int ks[] = {0, 1, 3, 8};
     struct ft_str one[] = {{"dea", 3}}, two[] = {{"cd", 2}, {"dea", 3}}, never[] = {{"deaX", 4}};
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", NULL);
     for (size_t i = 0; i < 4; i++) {
         for (int stream = 0; stream < 2; stream++) {
             struct ft_wire_generate request = gen_text("a", 30, ks[i]);
@@ -118,7 +110,7 @@ START_TEST(dev22_stop_string_over_several_tokens_never_leaks) {
 END_TEST
 
 START_TEST(dev25_nul_bytes_pass_through_prompt_text_and_stop) {
-    start_pair("nul", "nul");
+    cluster_start_pair(&g_cluster, "nul", "nul", NULL);
     struct ft_wire_generate request = gen_text("", 4, 2);
     request.input.text = (struct ft_str){"ab\0ca", 5};
     run(&request);
@@ -135,7 +127,7 @@ END_TEST
 
 START_TEST(dev26_dev55_characters_are_whole_in_every_message) {
     static const int ks[] = {0, 1, 2, 3, 4, 8};
-    start_pair("utf8", "utf8-draft");
+    cluster_start_pair(&g_cluster, "utf8", "utf8-draft", NULL);
     for (size_t i = 0; i < 6; i++) {
         struct ft_wire_generate request = gen_text("a", 40, ks[i]);
         run(&request);
@@ -154,7 +146,7 @@ START_TEST(dev26_dev55_characters_are_whole_in_every_message) {
         }
     }
     cluster_stop(&g_cluster);
-    start_pair("utf8-bad", "utf8-bad");
+    cluster_start_pair(&g_cluster, "utf8-bad", "utf8-bad", NULL);
     struct ft_wire_generate request = gen_text("a", 3, 2);
     run(&request);
     REQUIRE("\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD", LENGTH, 3);
@@ -163,7 +155,7 @@ START_TEST(dev26_dev55_characters_are_whole_in_every_message) {
 END_TEST
 
 START_TEST(dev51_spaces_and_punctuation_are_kept_in_streams) {
-    start_pair("space", "space");
+    cluster_start_pair(&g_cluster, "space", "space", NULL);
     for (int stream = 0; stream < 2; stream++) {
         struct ft_wire_generate request = gen_text("s", 12, 4);
         request.stream = stream != 0;
@@ -177,7 +169,7 @@ END_TEST
 START_TEST(dev36_eos_as_first_token_ends_cleanly) {
     static struct gen gens[20];
     struct gen *all[20];
-    start_pair("eosfirst", "eosfirst");
+    cluster_start_pair(&g_cluster, "eosfirst", "eosfirst", NULL);
     for (int i = 0; i < 20; i++) {
         struct ft_wire_generate request = gen_text("a", 10, i % 3 == 0 ? 0 : i % 5);
         all[i] = &gens[i];
@@ -195,7 +187,7 @@ END_TEST
 
 START_TEST(dev11_context_limit_is_kept_for_every_prompt_length) {
     char prompt[80];
-    start_pair("cyc+ctx=64", "cyc-draft+ctx=64");
+    cluster_start_pair(&g_cluster, "cyc+ctx=64", "cyc-draft+ctx=64", NULL);
     for (int len = 1; len <= 65; len += len > 55 || len < 4 ? 1 : 13) {
         for (int i = 0; i < len; i++)
             prompt[i] = "abcde"[i % 5];
@@ -222,7 +214,7 @@ START_TEST(dev11_context_limit_is_kept_for_every_prompt_length) {
 END_TEST
 
 START_TEST(dev42_exactly_max_tokens_are_delivered) {
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", NULL);
     for (int k = 0; k <= 10; k += 2) {
         for (uint32_t n = 1; n <= 20; n++) {
             struct ft_wire_generate request = gen_text("a", n, k);
@@ -236,7 +228,7 @@ START_TEST(dev42_exactly_max_tokens_are_delivered) {
 END_TEST
 
 START_TEST(dev56_max_tokens_of_one_costs_no_draft) {
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", NULL);
     struct ft_wire_generate request = gen_text("a", 1, 8);
     run(&request);
     ck_assert_uint_eq(g_gen.spec.num_draft_tokens, 0);
@@ -253,7 +245,7 @@ END_TEST
 
 START_TEST(dev56_max_tokens_unset_or_huge_ends_with_the_context) {
     static const int ks[] = {0, 1, 8};
-    start_pair("cyc+ctx=64", "cyc-draft+ctx=64");
+    cluster_start_pair(&g_cluster, "cyc+ctx=64", "cyc-draft+ctx=64", NULL);
     for (int i = 0; i < 12; i++) {
         struct ft_wire_generate request = gen_text("a", i % 2 == 0 ? UINT32_MAX : 0, ks[i / 2 % 3]);
         request.params.has_max_tokens = i % 2 == 0;
@@ -272,7 +264,7 @@ START_TEST(dev56_max_tokens_unset_or_huge_ends_with_the_context) {
 END_TEST
 
 START_TEST(dev43_eos_of_both_files_stops) {
-    start_pair("eot+geneos=257,258", "eot+geneos=257,258");
+    cluster_start_pair(&g_cluster, "eot+geneos=257,258", "eot+geneos=257,258", NULL);
     struct ft_wire_generate request = gen_text("a", 20, 4);
     run(&request);
     ck_assert_int_eq(g_gen.matched_token, 258);
@@ -289,7 +281,7 @@ END_TEST
 
 START_TEST(min_tokens_bans_eos_until_reached) {
     /* b is followed by EOS (20) and else -40 everywhere: banned, the lowest id of the rest wins. */
-    start_pair("eosmid", "eosmid");
+    cluster_start_pair(&g_cluster, "eosmid", "eosmid", NULL);
     for (int k = 0; k <= 4; k += 2) {
         struct ft_wire_generate request = gen_text("a", 20, k);
         request.params.min_tokens = 3;
@@ -304,7 +296,7 @@ START_TEST(min_tokens_bans_eos_until_reached) {
 END_TEST
 
 START_TEST(dev65_statistics_count_what_was_verified) {
-    start_pair("cyc", "cyc");
+    cluster_start_pair(&g_cluster, "cyc", "cyc", NULL);
     struct ft_wire_generate request = gen_text("a", 101, 4);
     run(&request);
     /* Of one prompt token the first round drafts already: 20 rounds of 5, and one of one. */
@@ -313,7 +305,7 @@ START_TEST(dev65_statistics_count_what_was_verified) {
     ck_assert_uint_eq(g_gen.spec.num_drafts, 20);
     gen_fini(&g_gen);
     cluster_stop(&g_cluster);
-    start_pair("cyc", "cyc-wrong");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-wrong", NULL);
     run(&request);
     ck_assert_uint_eq(g_gen.spec.num_accepted_tokens, 0);
     ck_assert_uint_gt(g_gen.spec.num_draft_tokens, 300);

@@ -17,15 +17,6 @@ static struct cluster g_cluster;
 static struct gen g_gen;
 static struct gen g_neighbours[NEIGHBOURS];
 
-static void start_pair(const char *target, const char *draft) {
-    struct cluster_opts opts = {
-        .target_dir = ft_fixture_model(target),
-        .draft_dir = ft_fixture_model(draft),
-        .args = {[CLUSTER_COORDINATOR] = {"--allow_lossy=true"}},
-    };
-    cluster_start(&g_cluster, &opts);
-}
-
 static void start_neighbours(void) {
     for (int i = 0; i < NEIGHBOURS; i++) {
         struct ft_wire_generate request = gen_text("a", NEIGHBOUR_TOKENS, i);
@@ -58,7 +49,7 @@ static void require_refused(const struct ft_wire_generate *request, int code, co
 }
 
 START_TEST(bad_parameters_are_refused_by_name) {
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     start_neighbours();
 #define BAD(change, says)                                                                          \
     do {                                                                                           \
@@ -161,7 +152,7 @@ END_TEST
 
 START_TEST(speculative_parameters_are_refused_by_name) {
     static const float rates[17] = {1, 1, 1.5f};
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     start_neighbours();
 #define BAD(rule, change, says)                                                                    \
     do {                                                                                           \
@@ -209,7 +200,7 @@ START_TEST(speculative_parameters_are_refused_by_name) {
 END_TEST
 
 START_TEST(unsupported_input_is_refused_not_ignored) {
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     struct ft_wire_generate r = gen_request();
     struct ft_wire_chat_message message = {ft_str_c("user"), ft_str_c("hi")};
     r.input =
@@ -221,7 +212,7 @@ END_TEST
 
 START_TEST(dev29_ids_out_of_range_are_refused_in_every_field) {
     static const int32_t bad[] = {-1, 264, 383, 384, INT32_MAX, INT32_MIN};
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     start_neighbours();
     for (size_t i = 0; i < 6; i++) {
         char says[64];
@@ -266,7 +257,7 @@ START_TEST(dev29_ids_out_of_range_are_refused_in_every_field) {
 END_TEST
 
 START_TEST(dev30_empty_prompts_are_refused_beside_live_streams) {
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     start_neighbours();
     struct ft_wire_generate r = gen_text("", 5, 4);
     require_refused(&r, INVALID, "empty");
@@ -287,7 +278,7 @@ START_TEST(dev30_empty_prompts_are_refused_beside_live_streams) {
 END_TEST
 
 START_TEST(text_that_is_not_utf8_is_refused_with_the_offset) {
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     struct ft_wire_generate r = gen_text("", 5, 4);
     r.input.text = (struct ft_str){"abc\xFFxyz", 7};
     require_refused(&r, INVALID, "3");
@@ -382,7 +373,7 @@ START_TEST(dev57_oversized_message_is_refused_and_large_ones_work) {
 END_TEST
 
 START_TEST(garbage_bytes_on_the_socket_disturb_nobody) {
-    start_pair("cyc", "cyc-draft");
+    cluster_start_pair(&g_cluster, "cyc", "cyc-draft", "--allow_lossy=true");
     start_neighbours();
     char path[256];
     const char *sockets[] = {"public.sock", "target.sock", "draft.sock"};
@@ -436,7 +427,7 @@ END_TEST
 START_TEST(dev17_non_finite_logits_fail_that_request_only) {
     static const char *const prompts[] = {"a", "az", "a"};
     struct gen *all[3];
-    start_pair("nant", "cyc");
+    cluster_start_pair(&g_cluster, "nant", "cyc", "--allow_lossy=true");
     for (int i = 0; i < 3; i++) {
         struct ft_wire_generate r = gen_text(prompts[i], 50, 4);
         all[i] = &g_neighbours[i];

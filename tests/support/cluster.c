@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "support/fixtures.h"
 
 extern char **environ;
 
@@ -131,6 +132,15 @@ void cluster_start(struct cluster *c, const struct cluster_opts *opts) {
                   "%s", err.text);
 }
 
+void cluster_start_pair(struct cluster *c, const char *target, const char *draft, const char *arg) {
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model(target),
+        .draft_dir = draft != NULL ? ft_fixture_model(draft) : NULL,
+        .args = {[CLUSTER_COORDINATOR] = {arg}},
+    };
+    cluster_start(c, &opts);
+}
+
 int cluster_signal(struct cluster *c, enum cluster_role role, int signo) {
     int status = 0;
     ck_assert_int_ne(c->pids[role], 0);
@@ -140,6 +150,15 @@ int cluster_signal(struct cluster *c, enum cluster_role role, int signo) {
         c->pids[role] = 0;
     }
     return status;
+}
+
+void cluster_exits(struct cluster *c, enum cluster_role role) {
+    int status = 0;
+    ck_assert_int_ne(c->pids[role], 0);
+    waitpid(c->pids[role], &status, 0);
+    c->pids[role] = 0;
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "%s: status 0x%x",
+                  k_programs[role], status);
 }
 
 void cluster_stop(struct cluster *c) {
@@ -279,6 +298,20 @@ const struct ft_logprobs *gen_logprobs(const struct gen *gen, size_t i) {
     return (const struct ft_logprobs *)(const void *)gen->logprobs.ptr + i;
 }
 
+void gen_require_ok(const struct gen *gen) {
+    ck_assert_msg(gen->status.code == 0, "%s: %s", ft_rpc_status_name(gen->status.code),
+                  gen->status.text);
+}
+
+void gen_require_same(const struct gen *got, const struct gen *expected, const char *what) {
+    gen_require_ok(got);
+    ck_assert_msg(got->n_ids == expected->n_ids, "%s: %zu tokens, %zu expected", what, got->n_ids,
+                  expected->n_ids);
+    for (size_t i = 0; i < got->n_ids; i++)
+        ck_assert_msg(got->ids[i] == expected->ids[i], "%s: token %zu is %d, not %d", what, i,
+                      got->ids[i], expected->ids[i]);
+}
+
 void gen_fini(struct gen *gen) {
     ft_buf_fini(&gen->text);
     ft_buf_fini(&gen->logprobs);
@@ -317,4 +350,23 @@ struct ft_wire_stats cluster_stats(struct cluster *c) {
     ft_arena_destroy(&arena);
     ft_buf_fini(&out);
     return stats;
+}
+
+static bool has_all_blocks(const struct ft_wire_worker_state *w) {
+    return w->sequences == 0 && w->kv_blocks_free + w->kv_blocks_cached == w->kv_blocks_total;
+}
+
+void cluster_require_idle(struct cluster *c) {
+    int64_t deadline_ns = ft_clock_now_ns() + 10000000000;
+    for (;;) {
+        struct ft_wire_stats s = cluster_stats(c);
+        if (s.num_requests_running + s.num_requests_waiting == 0 && has_all_blocks(&s.target) &&
+            has_all_blocks(&s.draft))
+            return;
+        ck_assert_msg(ft_clock_now_ns() < deadline_ns,
+                      "running %u waiting %u, target holds %u sequences, draft %u",
+                      s.num_requests_running, s.num_requests_waiting, s.target.sequences,
+                      s.draft.sequences);
+        usleep(1000);
+    }
 }

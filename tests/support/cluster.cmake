@@ -1,10 +1,11 @@
 # The three processes for a test; users link ft_test_cluster.
+include(${PROJECT_SOURCE_DIR}/tests/support/support.cmake)
 if(NOT TARGET ft_test_cluster)
   add_library(ft_test_cluster STATIC ${PROJECT_SOURCE_DIR}/tests/support/cluster.c)
   target_compile_options(ft_test_cluster PRIVATE ${FT_WARNINGS})
   target_include_directories(ft_test_cluster PUBLIC ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(ft_test_cluster PRIVATE FT_TEST_BINARY_DIR="${PROJECT_BINARY_DIR}")
-  target_link_libraries(ft_test_cluster PUBLIC ft_rpc ft_wire ft_base ft_check)
+  target_link_libraries(ft_test_cluster PUBLIC ft_test_support ft_rpc ft_wire ft_base ft_check)
   foreach(program foretoken-target foretoken-draft foretoken-coordinator)
     if(TARGET ${program})
       add_dependencies(ft_test_cluster ${program})

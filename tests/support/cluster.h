@@ -38,10 +38,15 @@ struct cluster {
 void cluster_start(struct cluster *cluster, const struct cluster_opts *opts);
 /* SIGTERM to all, newest first; fails the test unless each exits 0. */
 void cluster_stop(struct cluster *cluster);
+/* A pair of models by their names as fixtures; draft and arg, of the coordinator, may be NULL. */
+void cluster_start_pair(struct cluster *cluster, const char *target, const char *draft,
+                        const char *arg);
 /* Start one process alone; returns 0 when it said ready, else its exit status. */
 int cluster_spawn(struct cluster *cluster, enum cluster_role role);
 /* Send a signal; for SIGKILL and SIGTERM reap it too. Returns the wait status. */
 int cluster_signal(struct cluster *cluster, enum cluster_role role, int signo);
+/* Wait for the end of a process that ends by itself; fails the test unless it exits 0. */
+void cluster_exits(struct cluster *cluster, enum cluster_role role);
 
 /* One generation, running or done. */
 struct gen {
@@ -81,11 +86,18 @@ void gen_wait(struct cluster *cluster, struct gen *const *gens, size_t n);
 /* Start and wait. The status is in gen. */
 void gen_run(struct cluster *cluster, const struct ft_wire_generate *request, struct gen *gen);
 void gen_fini(struct gen *gen);
+/* Fails the test unless the generation ended well. */
+void gen_require_ok(const struct gen *gen);
+/* Fails the test unless got ended well, with the tokens of expected. */
+void gen_require_same(const struct gen *got, const struct gen *expected, const char *what);
 /* The log-probabilities of token i; fails the test when they did not come. */
 const struct ft_logprobs *gen_logprobs(const struct gen *gen, size_t i);
 
 /* Statistics; strings of the result are not kept. */
 struct ft_wire_stats cluster_stats(struct cluster *cluster);
+/* Fails the test unless, within 10 s, nothing runs or waits and both pools have all their blocks.
+ */
+void cluster_require_idle(struct cluster *cluster);
 /* A call of Admin; the answer is appended to out, which may be NULL. */
 struct ft_rpc_status cluster_admin(struct cluster *cluster, const char *method,
                                    struct ft_str message, struct ft_buf *out);
