@@ -28,6 +28,8 @@ struct co_peer {
     struct ft_arena *identity; /* describe's strings */
     struct ft_arena *scratch;  /* of one decoded message */
     struct ft_buf out;
+    struct ft_buf in;          /* a reply that came through the channel */
+    struct ft_rpc_watch watch; /* of the channel */
     struct ft_wire_describe describe;
     uint64_t attempt; /* counts connections, so that late answers of an old one are dropped */
     uint64_t epochs_seen;
@@ -118,6 +120,8 @@ static void stream_message(void *user, struct ft_str message) {
     struct co_peer *peer = user;
     struct ft_wire_step_reply reply;
     struct ft_err err = {0};
+    if (message.len == 0)
+        return; /* it rings: what it is about lies in the channel */
     ft_arena_reset(peer->scratch);
     if (ft_wire_decode_step_reply(message, peer->scratch, &reply, &err) != FT_OK) {
         go_down(peer, err.text);
@@ -135,6 +139,26 @@ static void stream_message(void *user, struct ft_str message) {
     peer->step_id = 0;
     ft_rpc_timer_cancel(peer->opts.loop, &peer->step_timer);
     peer->opts.events->on_reply(peer->opts.user, peer, &reply);
+}
+
+static bool look_for_reply(void *user) {
+    struct co_peer *peer = user;
+    struct ft_err err = {0};
+    bool taken;
+    if (peer->state != CO_PEER_UP)
+        return false;
+    if (ft_channel_take(ft_region_channel(peer->region), &peer->in, &taken, &err) != FT_OK)
+        go_down(peer, err.text);
+    else if (taken)
+        stream_message(peer, ft_buf_str(&peer->in));
+    return taken;
+}
+
+static void doze(void *user, bool asleep) {
+    struct co_peer *peer = user;
+    if (peer->state == CO_PEER_UP)
+        ft_channel_listen(ft_region_channel(peer->region),
+                          asleep ? FT_CHANNEL_ASLEEP : FT_CHANNEL_AWAKE);
 }
 
 static void stream_done(void *user, const struct ft_rpc_status *status) {
@@ -164,6 +188,7 @@ static void open_stream(struct co_peer *peer) {
         return;
     }
     peer->state = CO_PEER_UP;
+    ft_channel_listen(ft_region_channel(peer->region), FT_CHANNEL_AWAKE);
     peer->retry_ms = RETRY_FIRST_MS;
     peer->trouble[0] = 0;
     peer->up_since_ns = ft_clock_now_ns();
@@ -291,6 +316,9 @@ enum ft_code co_peer_open(struct co_peer **out, const struct co_peer_opts *opts,
     peer->next_step_id = 1;
     snprintf(peer->trouble, sizeof peer->trouble, "not reached yet");
     ft_buf_init(&peer->out, 0);
+    ft_buf_init(&peer->in, 0);
+    peer->watch = (struct ft_rpc_watch){.look = look_for_reply, .doze = doze, .user = peer};
+    ft_rpc_loop_watch(opts->loop, &peer->watch);
     peer->identity = ft_arena_create(4096, 1 << 20);
     peer->scratch = ft_arena_create(1 << 16, 64 << 20);
     struct ft_rpc_client_opts client_opts = {.message_max = 16 << 20};
@@ -313,6 +341,7 @@ void co_peer_close(struct co_peer **peer) {
         return;
     struct co_peer *p = *peer;
     p->closing = true;
+    ft_rpc_loop_unwatch(p->opts.loop, &p->watch);
     disconnect(p);
     p->state = CO_PEER_DOWN;
     ft_rpc_timer_cancel(p->opts.loop, &p->retry_timer);
@@ -320,6 +349,7 @@ void co_peer_close(struct co_peer **peer) {
     ft_arena_destroy(&p->identity);
     ft_arena_destroy(&p->scratch);
     ft_buf_fini(&p->out);
+    ft_buf_fini(&p->in);
     free(p);
     *peer = NULL;
 }
@@ -359,6 +389,19 @@ static void step_late(void *user) {
     go_down(peer, why);
 }
 
+/* Through the channel if the worker listens there; the stream rings where it sleeps. */
+static enum ft_code send_step(struct co_peer *peer) {
+    struct ft_str message = ft_buf_str(&peer->out);
+    switch (ft_channel_put(ft_region_channel(peer->region), message)) {
+    case FT_CHANNEL_SEEN:
+        return FT_OK;
+    case FT_CHANNEL_RING:
+        return ft_rpc_stream_send(peer->stream, ft_str_c(""));
+    default:
+        return ft_rpc_stream_send(peer->stream, message);
+    }
+}
+
 enum ft_code co_peer_step(struct co_peer *peer, struct ft_wire_step *step) {
     if (!co_peer_up(peer))
         return FT_E_PEER_UNAVAILABLE;
@@ -369,7 +412,7 @@ enum ft_code co_peer_step(struct co_peer *peer, struct ft_wire_step *step) {
     step->generation = (uint32_t)(step->step_id % FT_REGION_GENERATIONS);
     ft_buf_reset(&peer->out);
     ft_wire_encode_step(step, &peer->out);
-    if (peer->out.failed || ft_rpc_stream_send(peer->stream, ft_buf_str(&peer->out)) != FT_OK) {
+    if (peer->out.failed || send_step(peer) != FT_OK) {
         go_down(peer, "a step could not be sent");
         return FT_E_PEER_UNAVAILABLE;
     }

@@ -18,9 +18,10 @@
 #define MODULE "region"
 #define NAME_PREFIX "/foretoken-"
 #define MAGIC UINT64_C(0x31776f725f744601) /* not text, and of one byte order */
-#define VERSION 2u
+#define VERSION 3u
 #define HEADER_BYTES 4096u /* a page, so that rows start aligned and apart from it */
-#define ROW_FLOATS 16      /* rows are whole cache lines */
+#define ROWS_OFFSET (HEADER_BYTES + FT_CHANNEL_BYTES)
+#define ROW_FLOATS 16 /* rows are whole cache lines */
 #define N_ROWS_MAX 65536
 #define N_COLS_MAX (1 << 24)
 #define NAME_TRIES 8
@@ -56,6 +57,8 @@ struct ft_region {
     uint64_t bytes;
     unsigned char *base;
     unsigned char *rows;
+    void *shared; /* the channel's memory, where it is mapped apart from the rest */
+    struct ft_channel channel;
     struct ft_device *device; /* NULL: rows are the host's */
     void *opened;             /* of another process, on device */
     bool creator;
@@ -72,7 +75,7 @@ size_t ft_region_rows_bytes(const struct ft_region_layout *layout) {
 }
 
 static uint64_t bytes_of(const struct ft_region_layout *layout, bool is_host) {
-    return HEADER_BYTES + (is_host ? ft_region_rows_bytes(layout) : 0);
+    return ROWS_OFFSET + (is_host ? ft_region_rows_bytes(layout) : 0);
 }
 
 static bool layout_ok(int32_t n_rows, int32_t n_cols) {
@@ -118,7 +121,8 @@ static enum ft_code fill(struct ft_region *region, int fd, const struct ft_regio
                             .n_cols = region->layout.n_cols,
                             .row_stride = region->row_stride,
                             .n_generations = FT_REGION_GENERATIONS};
-    region->rows = region->base + HEADER_BYTES;
+    region->rows = region->base + ROWS_OFFSET;
+    ft_channel_open(&region->channel, region->base + HEADER_BYTES, FT_CHANNEL_WORKER);
     if (memory != NULL) {
         header.where = ON_DEVICE;
         header.device_bytes = ft_region_rows_bytes(&region->layout);
@@ -257,10 +261,17 @@ static enum ft_code map_checked(struct ft_region *region, int fd, uint64_t epoch
         return ft_err_set_os(err, FT_E_PROC_OS, errno, MODULE, "mapping %" PRIu64 " bytes of %s",
                              header.total_bytes, region->name);
     region->base = base;
+    void *shared =
+        mmap(NULL, FT_CHANNEL_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)HEADER_BYTES);
+    region->bytes = header.total_bytes;
+    if (shared == MAP_FAILED)
+        return ft_err_set_os(err, FT_E_PROC_OS, errno, MODULE, "mapping the channel of %s",
+                             region->name);
+    region->shared = shared;
+    ft_channel_open(&region->channel, shared, FT_CHANNEL_COORDINATOR);
     region->layout = (struct ft_region_layout){header.epoch, header.n_rows, header.n_cols};
     region->row_stride = header.row_stride;
-    region->bytes = header.total_bytes;
-    region->rows = region->base + HEADER_BYTES;
+    region->rows = region->base + ROWS_OFFSET;
     return header.where == ON_HOST ? FT_OK : open_rows(region, &header, device, err);
 }
 
@@ -269,7 +280,7 @@ enum ft_code ft_region_map_on(struct ft_region **out, const char *name, uint64_t
     enum ft_code code = check_name(name, err);
     if (code != FT_OK)
         return code;
-    int fd = shm_open(name, O_RDONLY, 0);
+    int fd = shm_open(name, O_RDWR, 0);
     if (fd < 0)
         return ft_err_set_os(err, FT_E_PEER_UNAVAILABLE, errno, MODULE, "region %s", name);
     struct ft_region *region = calloc(1, sizeof *region);
@@ -300,6 +311,8 @@ void ft_region_close(struct ft_region **region) {
     ft_region_unlink(*region);
     if ((*region)->opened != NULL)
         (*region)->device->kind->close_shared((*region)->device, (*region)->opened);
+    if ((*region)->shared != NULL)
+        munmap((*region)->shared, FT_CHANNEL_BYTES);
     if ((*region)->base != NULL)
         munmap((*region)->base, (*region)->bytes);
     free(*region);
@@ -320,6 +333,10 @@ const struct ft_region_layout *ft_region_layout(const struct ft_region *region) 
 
 int64_t ft_region_row_stride(const struct ft_region *region) {
     return region->row_stride;
+}
+
+struct ft_channel *ft_region_channel(struct ft_region *region) {
+    return &region->channel;
 }
 
 bool ft_region_is_host(const struct ft_region *region) {

@@ -1,6 +1,6 @@
 /* region: rows of f32 that a worker writes and the coordinator reads in place, in POSIX shared
  * memory or in a GPU's. Two generations, so that a step can be written while the last one is read.
- * The header is in shared memory in any case, and says where the rows are.
+ * The header is in shared memory in any case, and says where the rows are; so is a channel.
  * Owns:    the mapping, from create or map to close; the name, until unlink.
  * Runs in: workers (create), coordinator (map).
  * Never:   holds pointers; what the header says is checked before use. */
@@ -11,6 +11,7 @@
 
 #include "common/base/err.h"
 #include "common/gpu/device.h"
+#include "common/ipc/channel.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -41,10 +42,10 @@ size_t ft_region_rows_bytes(const struct ft_region_layout *layout);
  * fail FT_E_PROC_OS, FT_E_PROC_CONFIG */
 enum ft_code ft_region_create_on(struct ft_region **out, const struct ft_region_layout *layout,
                                  const struct ft_region_memory *memory, struct ft_err *err);
-/* Map by name, read-only, after checking magic, version, size, layout and epoch. device is what
- * reads rows that lie on a GPU; NULL: nothing does.
- * fail FT_E_PEER_PROTOCOL names what is wrong: rows on a GPU that is not device's, or memory that
- *      cannot be opened (a stale handle, a dead owner) too; FT_E_PEER_UNAVAILABLE: no such name */
+/* Map by name, all but the channel read-only, after checking magic, version, size, layout and
+ * epoch. device is what reads rows that lie on a GPU; NULL: nothing does. fail FT_E_PEER_PROTOCOL
+ * names what is wrong: rows on a GPU that is not device's, or memory that cannot be opened (a stale
+ * handle, a dead owner) too; FT_E_PEER_UNAVAILABLE: no such name */
 enum ft_code ft_region_map_on(struct ft_region **out, const char *name, uint64_t epoch,
                               struct ft_device *device, struct ft_err *err);
 
@@ -63,7 +64,8 @@ void ft_region_unlink(struct ft_region *region);
 const char *ft_region_name(const struct ft_region *region);
 uint64_t ft_region_bytes(const struct ft_region *region);
 const struct ft_region_layout *ft_region_layout(const struct ft_region *region);
-int64_t ft_region_row_stride(const struct ft_region *region); /* floats, a multiple of 16 */
+int64_t ft_region_row_stride(const struct ft_region *region);   /* floats, a multiple of 16 */
+struct ft_channel *ft_region_channel(struct ft_region *region); /* this process's side of it */
 /* false: rows are addresses of a GPU's memory, not to be read by the host. */
 bool ft_region_is_host(const struct ft_region *region);
 /* Row idx of a generation, 64-byte aligned; NULL when out of range. */

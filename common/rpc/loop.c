@@ -11,6 +11,8 @@
 
 /* Events that one step handles before it returns to its caller. */
 #define STEP_EVENTS_MAX 64
+/* Looks at the watches, which cost a load each, for one at gRPC, which costs a system call. */
+#define LOOKS_PER_POLL 8
 
 static void log_line(gpr_log_func_args *args) {
     ft_debug("grpc_line severity %s file %s line %d text %s",
@@ -75,27 +77,78 @@ void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {
     loop->spin_ns = spin_ns;
 }
 
+void ft_rpc_loop_watch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch) {
+    watch->next = loop->watches;
+    loop->watches = watch;
+}
+
+void ft_rpc_loop_unwatch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch) {
+    struct ft_rpc_watch **at = &loop->watches;
+    while (*at != NULL && *at != watch)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = watch->next;
+}
+
+static void doze(struct ft_rpc_loop *loop, bool asleep) {
+    if (loop->dozing == asleep)
+        return;
+    loop->dozing = asleep;
+    for (struct ft_rpc_watch *watch = loop->watches; watch != NULL; watch = watch->next)
+        watch->doze(watch->user, asleep);
+}
+
+static bool look(struct ft_rpc_loop *loop) {
+    for (struct ft_rpc_watch *watch = loop->watches; watch != NULL; watch = watch->next)
+        if (watch->look(watch->user)) {
+            /* The list may be another one now. */
+            loop->looked = true;
+            loop->last_event_ns = ft_clock_now_ns();
+            return true;
+        }
+    return false;
+}
+
+/* Nothing was there: give the core to whoever wants it, who may be the one that we wait for. */
+static bool yield(struct ft_rpc_loop *loop) {
+    int n_looks = loop->watches != NULL ? LOOKS_PER_POLL : 1;
+    for (int i = 0; i < n_looks; i++) {
+        sched_yield();
+        if (look(loop))
+            return true;
+    }
+    return false;
+}
+
 /* Handle one event, or the timers that are due. false: deadline_ns came first. */
 static bool poll_once(struct ft_rpc_loop *loop, int64_t deadline_ns) {
     for (;;) {
         int64_t now_ns = ft_clock_now_ns();
-        if (ft_rpc_timers_run(&loop->timers, now_ns) > 0)
+        bool looked = loop->looked; /* two that always answer each other leave gRPC its turn */
+        if ((!looked && look(loop)) || ft_rpc_timers_run(&loop->timers, now_ns) > 0)
             return true;
         int64_t until_ns = ft_rpc_timers_next(&loop->timers);
         if (deadline_ns < until_ns)
             until_ns = deadline_ns;
-        bool spin = now_ns >= until_ns || now_ns - loop->last_event_ns < loop->spin_ns;
+        bool spin = looked || now_ns >= until_ns || now_ns - loop->last_event_ns < loop->spin_ns;
         gpr_timespec until = spin ? gpr_inf_past(GPR_CLOCK_MONOTONIC) : ft_rpc_timespec(until_ns);
+        doze(loop, !spin);
+        if (!spin && look(loop)) {
+            doze(loop, false);
+            return true;
+        }
         grpc_event event = grpc_completion_queue_next(loop->cq, until, NULL);
-        if (event.type == GRPC_QUEUE_TIMEOUT && spin)
-            sched_yield(); /* whom we woke may wait for this very core */
+        doze(loop, false);
+        loop->looked = false;
+        if (event.type == GRPC_QUEUE_TIMEOUT && spin && !looked && yield(loop))
+            return true;
         if (event.type == GRPC_OP_COMPLETE) {
             struct ft_rpc_tag *tag = event.tag;
             tag->fn(tag->owner, event.success != 0);
             loop->last_event_ns = ft_clock_now_ns();
             return true;
         }
-        if (now_ns >= deadline_ns)
+        if (now_ns >= deadline_ns && !looked)
             return false;
     }
 }

@@ -37,6 +37,20 @@ void ft_rpc_loop_stop(struct ft_rpc_loop *loop);
 /* Handle what is ready, waiting until deadline_ns (ft_clock_now_ns time) for the first event.
  * Returns the number of events handled, 0 at the deadline. */
 int ft_rpc_loop_step(struct ft_rpc_loop *loop, int64_t deadline_ns);
+/* Something beside gRPC that the loop looks at: before each event, and while it looks for the next
+ * one instead of blocking. Whoever hands something over that way while the loop sleeps has to send
+ * an event too. */
+struct ft_rpc_watch {
+    bool (*look)(void *user); /* handle one thing that is there; false: nothing is */
+    /* The loop is going to block unless the look that follows finds something (true), or has come
+     * back (false). */
+    void (*doze)(void *user, bool asleep);
+    void *user;
+    struct ft_rpc_watch *next;
+};
+/* The watch is borrowed until unwatch, which its own look may call. */
+void ft_rpc_loop_watch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch);
+void ft_rpc_loop_unwatch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch);
 /* Run fn(user) on the loop thread. Any thread; the only such function. */
 enum ft_code ft_rpc_loop_post(struct ft_rpc_loop *loop, ft_rpc_fn fn, void *user);
 /* Block SIGTERM, SIGINT and SIGHUP in this thread (call before other threads start: before

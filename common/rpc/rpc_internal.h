@@ -79,7 +79,10 @@ struct ft_rpc_loop {
     grpc_completion_queue *cq;
     int64_t spin_ns;
     int64_t last_event_ns;
-    bool stop; /* asked for; cleared when run returns */
+    bool stop;   /* asked for; cleared when run returns */
+    bool dozing; /* the watches have been told so */
+    bool looked; /* the last event was a watch's: gRPC is next */
+    struct ft_rpc_watch *watches;
     struct ft_rpc_timers timers;
     struct ft_rpc_mailbox mailbox;
     struct ft_rpc_signals *signals; /* NULL: none wanted */

@@ -37,6 +37,8 @@ struct ft_service {
     struct ft_rpc_call *stream; /* of the coordinator; NULL: none */
     struct ft_arena *arena;     /* of one decoded message */
     struct ft_buf out;
+    struct ft_buf in;                /* a step that came through the channel */
+    struct ft_rpc_watch watch;       /* of the channel */
     struct ft_reload *reload;        /* NULL: none is under way */
     struct ft_rpc_call *reload_call; /* who asked for it; NULL once gone */
     struct ft_err failure;
@@ -198,6 +200,8 @@ static void on_stream_open(struct ft_rpc_call *call, void *user) {
         finish(call, STATUS_FAILED_PRECONDITION, "no region is attached: call Attach first");
     else
         service->stream = call;
+    if (service->stream == call)
+        ft_channel_listen(ft_region_channel(service->worker->region), FT_CHANNEL_AWAKE);
 }
 
 static void give_up(struct ft_service *service, struct ft_rpc_call *call,
@@ -207,6 +211,19 @@ static void give_up(struct ft_service *service, struct ft_rpc_call *call,
     ft_rpc_loop_stop(service->loop);
 }
 
+/* Through the channel if the coordinator listens there; the stream rings where it sleeps. */
+static enum ft_code send_reply(struct ft_service *service, struct ft_rpc_call *call) {
+    struct ft_str message = ft_buf_str(&service->out);
+    switch (ft_channel_put(ft_region_channel(service->worker->region), message)) {
+    case FT_CHANNEL_SEEN:
+        return FT_OK;
+    case FT_CHANNEL_RING:
+        return ft_rpc_call_send(call, ft_str_c(""));
+    default:
+        return ft_rpc_call_send(call, message);
+    }
+}
+
 static void on_step(struct ft_rpc_call *call, void *user, struct ft_str message) {
     struct ft_service *service = user;
     struct ft_wire_step step;
@@ -214,6 +231,8 @@ static void on_step(struct ft_rpc_call *call, void *user, struct ft_str message)
     struct ft_err err = {0};
     if (call != service->stream || service->failure.code != FT_OK)
         return; /* refused or over: what still arrives is not for us */
+    if (message.len == 0)
+        return; /* it rings: what it is about lies in the channel */
     ft_arena_reset(service->arena);
     if (ft_wire_decode_step(message, service->arena, &step, &err) != FT_OK) {
         ft_rpc_call_fail(call, &err);
@@ -234,10 +253,31 @@ static void on_step(struct ft_rpc_call *call, void *user, struct ft_str message)
     enum ft_code code = FT_OK;
     if (service->out.failed)
         code = ft_err_set(&err, FT_E_PROC_MEMORY, MODULE, "no memory for a reply");
-    else if ((code = ft_rpc_call_send(call, ft_buf_str(&service->out))) != FT_OK)
+    else if ((code = send_reply(service, call)) != FT_OK)
         ft_err_set(&err, code, MODULE, "the coordinator does not read its replies");
     if (code != FT_OK)
         ft_rpc_call_fail(call, &err);
+}
+
+static bool look_for_step(void *user) {
+    struct ft_service *service = user;
+    struct ft_err err = {0};
+    bool taken;
+    if (service->stream == NULL)
+        return false;
+    struct ft_channel *channel = ft_region_channel(service->worker->region);
+    if (ft_channel_take(channel, &service->in, &taken, &err) != FT_OK)
+        ft_rpc_call_fail(service->stream, &err);
+    else if (taken)
+        on_step(service->stream, service, ft_buf_str(&service->in));
+    return taken;
+}
+
+static void doze(void *user, bool asleep) {
+    struct ft_service *service = user;
+    if (service->stream != NULL)
+        ft_channel_listen(ft_region_channel(service->worker->region),
+                          asleep ? FT_CHANNEL_ASLEEP : FT_CHANNEL_AWAKE);
 }
 
 static void on_half_close(struct ft_rpc_call *call, void *user) {
@@ -393,6 +433,9 @@ enum ft_code ft_service_open(struct ft_service **out, struct ft_rpc_loop *loop,
     service->worker = worker;
     service->loop = loop;
     ft_buf_init(&service->out, MESSAGE_BYTES_MAX);
+    ft_buf_init(&service->in, 0);
+    service->watch = (struct ft_rpc_watch){.look = look_for_step, .doze = doze, .user = service};
+    ft_rpc_loop_watch(loop, &service->watch);
     fill_methods(service);
     service->arena = ft_arena_create(ARENA_CHUNK_BYTES, ARENA_BYTES_MAX);
     enum ft_code code = service->arena != NULL
@@ -413,8 +456,10 @@ void ft_service_close(struct ft_service **service) {
     if ((*service)->server != NULL)
         ft_rpc_server_close(&(*service)->server, CLOSE_GRACE_NS);
     detach(*service);
+    ft_rpc_loop_unwatch((*service)->loop, &(*service)->watch);
     ft_arena_destroy(&(*service)->arena);
     ft_buf_fini(&(*service)->out);
+    ft_buf_fini(&(*service)->in);
     free(*service);
     *service = NULL;
 }

@@ -325,7 +325,7 @@ const struct outage outages[] = {
     {"draft worker killed", kill_draft, 300, spawn_draft},
     {"draft worker stopped", stop_draft, 700, continue_draft},
     {"draft worker slow", slow_draft, 0, nothing},
-    {"draft worker sends garbage", garbage_begin, 1500, garbage_end},
+    {"draft worker sends garbage", garbage_begin, 3000, garbage_end},
     {"draft worker comes back with another model", other_draft, 300, same_draft},
     {"draft model reloaded twice", reload_other, 100, reload_same},
     {"target worker killed", kill_target, 300, spawn_target},

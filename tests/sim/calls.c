@@ -340,6 +340,7 @@ enum ft_code ft_rpc_call_send(struct ft_rpc_call *call, struct ft_str message) {
         return FT_E_REQ_CANCELLED;
     call->n_in_flight++;
     struct net_event *event = net_send(call, 1, message, on_reply_event);
+    event->rings = call->method->kind == FT_RPC_BIDI && message.len == 0;
     if (call->method->kind == FT_RPC_BIDI)
         net_maybe_duplicate(event);
     return FT_OK;
@@ -483,7 +484,7 @@ enum ft_code ft_rpc_stream_send(struct ft_rpc_stream *stream, struct ft_str mess
     if (stream->call.client == NULL)
         return FT_E_REQ_CANCELLED;
     if (stream->call.server_loop != NULL)
-        net_send(&stream->call, 0, message, on_request_event);
+        net_send(&stream->call, 0, message, on_request_event)->rings = message.len == 0;
     return FT_OK;
 }
 

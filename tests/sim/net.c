@@ -17,6 +17,7 @@ static struct {
     size_t n_events;
     struct ft_rpc_loop *loops;
     uint32_t duplicates; /* percent */
+    bool shares_channels;
 } g;
 
 /* ---- chance and time ------------------------------------------------------------------------ */
@@ -74,6 +75,11 @@ void net_reset(uint64_t seed) {
     g.spent_ns = 0;
     g.serial = 0;
     g.duplicates = 0;
+    g.shares_channels = (seed & 1) == 0;
+}
+
+bool net_shares_channels(void) {
+    return g.shares_channels;
 }
 
 /* ---- events --------------------------------------------------------------------------------- */
@@ -207,6 +213,35 @@ void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {
     (void)spin_ns;
 }
 
+void ft_rpc_loop_watch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch) {
+    watch->next = loop->watches;
+    loop->watches = watch;
+}
+
+void ft_rpc_loop_unwatch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch) {
+    struct ft_rpc_watch **at = &loop->watches;
+    while (*at != NULL && *at != watch)
+        at = &(*at)->next;
+    if (*at != NULL)
+        *at = watch->next;
+}
+
+/* A process always sleeps between two events, and a message in shared memory is there when the one
+ * that rings for it arrives: that is when it was put, in the time of the simulation. */
+static void look(struct ft_rpc_loop *loop) {
+    bool found = true;
+    while (found && !loop->dead) {
+        found = false;
+        for (struct ft_rpc_watch *w = loop->watches; w != NULL && !found; w = w->next)
+            found = w->look(w->user);
+    }
+}
+
+static void fall_asleep(struct ft_rpc_loop *loop) {
+    for (struct ft_rpc_watch *w = loop->watches; w != NULL && !loop->dead; w = w->next)
+        w->doze(w->user, true);
+}
+
 void ft_rpc_loop_stop(struct ft_rpc_loop *loop) {
     (void)loop;
 }
@@ -251,7 +286,11 @@ static void run_event(struct net_event *event) {
     }
     struct ft_rpc_call *call = event->call;
     if (loop != NULL && !loop->dead) {
+        bool rings = event->rings;
         event->fn(event); /* frees or keeps the event */
+        if (rings)
+            look(loop);
+        fall_asleep(loop);
         if (!loop->dead && g.spent_ns > 0)
             net_stall(loop, g.now_ns + g.spent_ns);
     } else {
@@ -271,6 +310,7 @@ bool net_step(void) {
             g.now_ns = timer->at_ns;
         ft_rpc_timer_cancel(loop, timer);
         timer->fn(timer->user);
+        fall_asleep(loop);
         g.spent_ns = 0;
         return true;
     }

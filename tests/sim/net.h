@@ -28,6 +28,8 @@ void net_stall(struct ft_rpc_loop *loop, int64_t until_ns);
 /* So many percent of the messages of bidirectional streams arrive a second time, some much later.
  */
 void net_set_duplicates(uint32_t percent);
+/* Whether processes that share memory use it for messages; of this seed. */
+bool net_shares_channels(void);
 /* Whether the client reads: messages that it does not read keep the server's call unwritable. */
 void net_stream_read(struct ft_rpc_stream *stream, bool on);
 /* What ft_rpc_call_peer says of this client's calls; static. */

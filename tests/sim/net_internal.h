@@ -13,6 +13,7 @@ struct ft_rpc_loop {
     size_t n_timers;
     int64_t busy_until_ns;
     bool dead;
+    struct ft_rpc_watch *watches;
 };
 
 struct ft_rpc_server {
@@ -72,6 +73,7 @@ struct net_event {
     void (*fn)(struct net_event *event);
     struct net_event *next; /* unread */
     struct ft_rpc_status status;
+    bool rings; /* for what lies in shared memory */
     size_t len;
     char bytes[]; /* [len] */
 };

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "sim/net.h"
+
 enum { ROW_FLOATS = 16 };
 
 struct memory {
@@ -14,10 +16,12 @@ struct memory {
     int refs; /* creator and mappings */
     bool linked;
     float *rows;
+    void *shared[2]; /* a channel's memory; the second of those who share none */
 };
 
 struct ft_region {
     struct memory *memory;
+    struct ft_channel channel;
     bool creator;
 };
 
@@ -30,8 +34,10 @@ static int64_t stride_of(const struct memory *memory) {
 
 static struct ft_region *region_of(struct memory *memory, bool creator) {
     struct ft_region *region = calloc(1, sizeof *region);
-    *region = (struct ft_region){memory, creator};
+    *region = (struct ft_region){.memory = memory, .creator = creator};
     memory->refs++;
+    ft_channel_open(&region->channel, memory->shared[!creator && !net_shares_channels()],
+                    creator ? FT_CHANNEL_WORKER : FT_CHANNEL_COORDINATOR);
     return region;
 }
 
@@ -47,6 +53,8 @@ enum ft_code ft_region_create_on(struct ft_region **out, const struct ft_region_
     snprintf(memory->name, sizeof memory->name, "/sim-%llu", (unsigned long long)++g_serial);
     size_t n = (size_t)FT_REGION_GENERATIONS * (size_t)layout->n_rows * (size_t)stride_of(memory);
     memory->rows = aligned_alloc(64, n * sizeof(float));
+    for (int i = 0; i < 2; i++)
+        memory->shared[i] = memset(aligned_alloc(64, FT_CHANNEL_BYTES), 0, FT_CHANNEL_BYTES);
     *out = region_of(memory, true);
     return FT_OK;
 }
@@ -77,6 +85,8 @@ void ft_region_close(struct ft_region **region) {
         link = &(*link)->next;
     *link = memory->next;
     free(memory->rows);
+    free(memory->shared[0]);
+    free(memory->shared[1]);
     free(memory);
 }
 
@@ -95,6 +105,10 @@ uint64_t ft_region_bytes(const struct ft_region *region) {
 
 size_t ft_region_rows_bytes(const struct ft_region_layout *layout) {
     return (size_t)layout->n_rows * (size_t)layout->n_cols * sizeof(float);
+}
+
+struct ft_channel *ft_region_channel(struct ft_region *region) {
+    return &region->channel;
 }
 
 bool ft_region_is_host(const struct ft_region *region) {

@@ -52,6 +52,69 @@ static void note(void *user) {
     g_order[g_n_order++] = (int)(intptr_t)user;
 }
 
+/* ---- watches -------------------------------------------------------------------------------- */
+
+struct watched {
+    struct ft_rpc_watch watch;
+    int n_left;                    /* things that lie there */
+    int n_looks, n_dozes, n_blind; /* n_blind: told to sleep, and not asked once more */
+    bool asleep, looked;
+};
+
+static bool watched_look(void *user) {
+    struct watched *watched = user;
+    watched->n_looks++;
+    watched->looked = true;
+    return watched->n_left > 0 && watched->n_left-- > 0;
+}
+
+static void watched_doze(void *user, bool asleep) {
+    struct watched *watched = user;
+    ck_assert(watched->asleep != asleep);
+    if (!asleep && !watched->looked)
+        watched->n_blind++;
+    watched->asleep = asleep;
+    watched->looked = false;
+    watched->n_dozes++;
+}
+
+static void watched_init(struct watched *watched, int n) {
+    *watched = (struct watched){.watch = {watched_look, watched_doze, watched, NULL}, .n_left = n};
+    ft_rpc_loop_watch(fx.loop, &watched->watch);
+}
+
+START_TEST(watches_are_told_before_the_loop_sleeps_and_asked_once_more) {
+    struct watched a, b;
+    watched_init(&a, 0);
+    watched_init(&b, 0);
+    ck_assert_int_eq(ft_rpc_loop_step(fx.loop, ft_clock_now_ns() + 10000000), 0);
+    ck_assert(!a.asleep && !b.asleep);
+    ck_assert_int_ge(a.n_dozes, 2);
+    ck_assert_int_eq(a.n_blind + b.n_blind, 0);
+    ft_rpc_loop_unwatch(fx.loop, &a.watch);
+    int n_looks = a.n_looks, n_dozes = a.n_dozes;
+    ck_assert_int_eq(ft_rpc_loop_step(fx.loop, ft_clock_now_ns() + 1000000), 0);
+    ck_assert(a.n_looks == n_looks && a.n_dozes == n_dozes);
+    b.n_left = 2;
+    ck_assert_int_eq(ft_rpc_loop_step(fx.loop, ft_clock_now_ns() + 10000000), 2);
+    ft_rpc_loop_unwatch(fx.loop, &b.watch);
+}
+END_TEST
+
+START_TEST(a_watch_that_always_has_something_starves_neither_posts_nor_timers) {
+    struct watched watched;
+    struct ft_rpc_timer timer = {0};
+    watched_init(&watched, 1000000);
+    ck_assert_int_eq(ft_rpc_loop_post(fx.loop, fire, NULL), FT_OK);
+    ck_assert_int_eq(ft_rpc_timer_set(fx.loop, &timer, ft_clock_now_ns(), fire, NULL), FT_OK);
+    for (int i = 0; i < 100 && g_fired < 2; i++)
+        ft_rpc_loop_step(fx.loop, 0);
+    ck_assert_int_eq(g_fired, 2);
+    ck_assert_int_gt(watched.n_left, 900000);
+    ft_rpc_loop_unwatch(fx.loop, &watched.watch);
+}
+END_TEST
+
 START_TEST(timers_fire_in_order_of_time) {
     enum { N = 2000 };
     static struct ft_rpc_timer timers[N];
@@ -238,6 +301,8 @@ static Suite *suite(void) {
     TCase *t = tcase_create("loop");
     tcase_add_checked_fixture(t, create, destroy);
     tcase_add_test(t, step_without_events_returns_at_the_deadline);
+    tcase_add_test(t, watches_are_told_before_the_loop_sleeps_and_asked_once_more);
+    tcase_add_test(t, a_watch_that_always_has_something_starves_neither_posts_nor_timers);
     tcase_add_test(t, timers_fire_in_order_of_time);
     tcase_add_test(t, timer_that_sets_itself_in_the_past_does_not_starve_the_loop);
     tcase_add_test(t, timer_cancelled_by_another_that_is_due_does_not_fire);

@@ -1,6 +1,7 @@
 include(${PROJECT_SOURCE_DIR}/tests/support/support.cmake)
 ft_test(unit/test_kvpool.c LINK ft_kv)
 ft_test(unit/test_kvseq.c LINK ft_kv)
+ft_test(unit/test_channel.c LINK ft_ipc)
 ft_test(unit/test_region.c LINK ft_ipc ft_spec m
         SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/support/fake_gpu.c
                 ${CMAKE_CURRENT_SOURCE_DIR}/unit/choice_cases.c)
