@@ -209,6 +209,7 @@ START_TEST(streams_go_on_while_a_long_text_is_tokenized) {
         lengthy.params.has_truncate_prompt_tokens = true;
         lengthy.params.truncate_prompt_tokens = 5;
         stream.num_speculative_tokens = 0;
+        stream.stream = false; /* this process has statistics to read */
         gen_start(&g_cluster, &stream, all[0]);
         gen_start(&g_cluster, &lengthy, all[1]);
         while (!all[1]->done) {
