@@ -9,15 +9,7 @@
 #include <stdint.h>
 
 #include "common/gpu/kernels/kernels.h"
-
-/* Programmatic dependent launch: a kernel starts while the one before it ends. What it does before
- * k_wait may touch nothing that an earlier kernel writes or reads to write: weights alone. */
-static __device__ __forceinline__ void k_wait(void) {
-    asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-static __device__ __forceinline__ void k_let_next_start(void) {
-    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
-}
+#include "common/gpu/kernels/ptx.cuh"
 
 struct k_shape {
     dim3 grid, block;

@@ -11,15 +11,8 @@
 #include <cuda_fp16.h>
 
 #include "common/gpu/kernels/launch.cuh"
+#include "common/gpu/kernels/linear.cuh"
 
-#define WARPS 16 /* each has one range of the columns */
-#define THREADS (32 * WARPS)
-#define CHUNK 32      /* columns: a lane's eight, four lanes side by side */
-#define TILE 16       /* outputs of an mma */
-#define GROUP 8       /* rows of an mma */
-#define ORDERS 3      /* sizes of products: 1, 2^-8, 2^-16 */
-#define SUM_STRIDE 20 /* floats between rows of a tile's sums: free of bank conflicts */
-#define X_PAD 16      /* floats between rows of x: likewise */
 #define SHARED_MAX (184 * 1024)
 
 struct linear_args {
@@ -42,44 +35,6 @@ template <> struct format<FT_ELEM_F32> {
     enum { VECTORS = 2, PARTS = 3, BYTES = 4 };
 };
 
-static __device__ __forceinline__ uint32_t top_halves(float a, float b) {
-    return __byte_perm(__float_as_uint(a), __float_as_uint(b), 0x7632);
-}
-static __device__ __forceinline__ float below_top(float a) {
-    float top = __uint_as_float(__float_as_uint(a) & 0xFFFF0000u);
-    return __fsub_rn(a, top);
-}
-
-/* Two numbers as n pairs of bf16, largest first; exact for n = 3. */
-static __device__ __forceinline__ void split_pair(float a, float b, uint32_t *parts, int n) {
-    parts[0] = top_halves(a, b);
-    if (n < 2)
-        return;
-    a = below_top(a);
-    b = below_top(b);
-    parts[1] = top_halves(a, b);
-    if (n < 3)
-        return;
-    parts[2] = top_halves(below_top(a), below_top(b));
-}
-/* The same for numbers that may be infinite: infinity is its own largest part. */
-static __device__ __forceinline__ void split_x(float a, float b, uint32_t parts[3]) {
-    parts[0] = top_halves(a, b);
-    a = isinf(a) ? 0.0f : below_top(a);
-    b = isinf(b) ? 0.0f : below_top(b);
-    parts[1] = top_halves(a, b);
-    parts[2] = top_halves(below_top(a), below_top(b));
-}
-
-/* Streamed once: past the first-level cache, which is for x. */
-static __device__ __forceinline__ uint4 load_weights(const void *p) {
-    uint4 v;
-    asm volatile("ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
-                 : "l"(p));
-    return v;
-}
-
 /* Pair i (of four) of a lane's eight weights, in parts. */
 template <int ELEM>
 static __device__ __forceinline__ void weight_pair(const uint4 *v, int i, uint32_t *parts) {
@@ -98,13 +53,6 @@ static __device__ __forceinline__ void weight_pair(const uint4 *v, int i, uint32
     float a = __half2float(__ushort_as_half((unsigned short)bits));
     float b = __half2float(__ushort_as_half((unsigned short)(bits >> 16)));
     split_pair(a, b, parts, 2);
-}
-
-static __device__ __forceinline__ void mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* Tile t of an item: the part it belongs to and its first output there. */
@@ -169,7 +117,7 @@ static __device__ __forceinline__ void load_batch(const struct linear_args &a, s
 #pragma unroll
                 for (int v = 0; v < B::VECTORS; v++)
                     out.w[u][t][r][v] =
-                        load_weights(s.rows[t][r] + column * format<ELEM>::BYTES + v * 16);
+                        k_load_weights(s.rows[t][r] + column * format<ELEM>::BYTES + v * 16);
     }
     s.chunk += B::U;
     if (s.chunk >= s.end) {
@@ -209,25 +157,6 @@ static __device__ __forceinline__ void stage(const struct linear_args &a, float 
             if (lane == 0)
                 warp_sums[m][warp] = sum;
         }
-    }
-}
-
-/* This lane's eight columns of a row of x, in parts: two mma's pairs of each. */
-static __device__ __forceinline__ void load_x(const float *from, bool is_there,
-                                              uint32_t x[ORDERS][4]) {
-    float4 a = make_float4(0.0f, 0.0f, 0.0f, 0.0f), b = a;
-    if (is_there) {
-        a = *(const float4 *)from;
-        b = *(const float4 *)(from + 4);
-    }
-    float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        uint32_t parts[ORDERS];
-        split_x(v[2 * i], v[2 * i + 1], parts);
-#pragma unroll
-        for (int p = 0; p < ORDERS; p++)
-            x[p][i] = parts[p];
     }
 }
 
@@ -272,14 +201,10 @@ static __device__ __forceinline__ void multiply(const batch<ELEM, T> &b, const s
                         uint32_t m[4] = {w[0][0][wp], w[1][0][wp], w[0][1][wp], w[1][1][wp]};
 #pragma unroll
                         for (int g = 0; g < G; g++)
-                            mma(sums.at[t][g][wp + xp], m, &x[g][xp][2 * h]);
+                            k_mma(sums.at[t][g][wp + xp], m, &x[g][xp][2 * h]);
                     }
             }
     }
-}
-
-static __device__ __forceinline__ float silu(float x) {
-    return x / (1.0f + expf(-x));
 }
 
 /* A warp's sums into shared memory, where output finds them; they are zero afterwards. */
@@ -346,7 +271,7 @@ static __device__ __forceinline__ void finish(const struct linear_args &a, const
 template <int ELEM, int T, int G>
 static __global__ void __launch_bounds__(THREADS, 1)
     linear_kernel(const __grid_constant__ struct linear_args a) {
-    extern __shared__ __align__(16) float x[];
+    K_SHARED_MEMORY(float, x);
     __shared__ float shared_sums[2][T * WARPS * GROUP * G * SUM_STRIDE]; /* used in turn */
     __shared__ float warp_sums[GROUP * G][WARPS], scales[GROUP * G];
     typedef batch<ELEM, T> B;

@@ -1,0 +1,71 @@
+/* linear: what kernels that multiply with weights share: the order of a sum, numbers in parts.
+ * Owns:    nothing.
+ * Runs in: nvcc's files only.
+ * Never:   knows where weights or x come from. */
+#ifndef FT_GPU_KERNELS_LINEAR_CUH
+#define FT_GPU_KERNELS_LINEAR_CUH
+
+#include "common/gpu/kernels/ptx.cuh"
+
+#define WARPS 16 /* each has one range of the columns */
+#define THREADS (32 * WARPS)
+#define CHUNK 32      /* columns: a lane's eight, four lanes side by side */
+#define TILE 16       /* outputs of an mma */
+#define GROUP 8       /* rows of an mma */
+#define ORDERS 3      /* sizes of products: 1, 2^-8, 2^-16 */
+#define SUM_STRIDE 20 /* floats between rows of a tile's sums: free of bank conflicts */
+#define X_PAD 16      /* floats between rows of x: likewise */
+
+static __device__ __forceinline__ uint32_t top_halves(float a, float b) {
+    return __byte_perm(__float_as_uint(a), __float_as_uint(b), 0x7632);
+}
+static __device__ __forceinline__ float below_top(float a) {
+    float top = __uint_as_float(__float_as_uint(a) & 0xFFFF0000u);
+    return __fsub_rn(a, top);
+}
+
+/* Two numbers as n pairs of bf16, largest first; exact for n = 3. */
+static __device__ __forceinline__ void split_pair(float a, float b, uint32_t *parts, int n) {
+    parts[0] = top_halves(a, b);
+    if (n < 2)
+        return;
+    a = below_top(a);
+    b = below_top(b);
+    parts[1] = top_halves(a, b);
+    if (n < 3)
+        return;
+    parts[2] = top_halves(below_top(a), below_top(b));
+}
+/* The same for numbers that may be infinite: infinity is its own largest part. */
+static __device__ __forceinline__ void split_x(float a, float b, uint32_t parts[3]) {
+    parts[0] = top_halves(a, b);
+    a = isinf(a) ? 0.0f : below_top(a);
+    b = isinf(b) ? 0.0f : below_top(b);
+    parts[1] = top_halves(a, b);
+    parts[2] = top_halves(below_top(a), below_top(b));
+}
+
+/* This lane's eight columns of a row of x, in parts: two mma's pairs of each. */
+static __device__ __forceinline__ void load_x(const float *from, bool is_there,
+                                              uint32_t x[ORDERS][4]) {
+    float4 a = make_float4(0.0f, 0.0f, 0.0f, 0.0f), b = a;
+    if (is_there) {
+        a = *(const float4 *)from;
+        b = *(const float4 *)(from + 4);
+    }
+    float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t parts[ORDERS];
+        split_x(v[2 * i], v[2 * i + 1], parts);
+#pragma unroll
+        for (int p = 0; p < ORDERS; p++)
+            x[p][i] = parts[p];
+    }
+}
+
+static __device__ __forceinline__ float silu(float x) {
+    return x / (1.0f + expf(-x));
+}
+
+#endif
