@@ -7,3 +7,45 @@ endforeach()
 ft_test(gpu/test_choose.c LABELS gpu LINK ft_spec ft_gpu m
         SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/gpu/twin.c
                 ${CMAKE_CURRENT_SOURCE_DIR}/unit/choice_cases.c)
+
+# A step as one kernel, which no worker runs yet: on a card, with a stress test beside it.
+set(whole_sources ${CMAKE_CURRENT_SOURCE_DIR}/gpu/whole_cases.c
+                  ${CMAKE_CURRENT_SOURCE_DIR}/gpu/whole_model.c)
+if(FT_CUDA)
+  ft_cuda_object(whole_object ../common/gpu/kernels/whole.cu)
+  add_library(ft_whole STATIC gpu/whole_model.c ${whole_object})
+  set_target_properties(ft_whole PROPERTIES LINKER_LANGUAGE C)
+  target_compile_options(ft_whole PRIVATE ${FT_WARNINGS})
+  target_include_directories(ft_whole PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
+  target_link_libraries(ft_whole PUBLIC ft_gpu m)
+  ft_test(gpu/test_whole.c LABELS gpu LINK ft_whole
+          SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/gpu/twin.c
+                  ${CMAKE_CURRENT_SOURCE_DIR}/gpu/whole_cases.c)
+  ft_program(stress_whole SOURCES gpu/stress_whole.c LINK ft_whole)
+endif()
+
+# The same without one: kernels compiled for the host, every thread a fiber (sim/sim.h). The switch
+# of stacks is written for x86-64, and is more than a sanitizer follows.
+find_program(FT_HOST_CXX NAMES c++ g++ clang++)
+if(FT_HOST_CXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT FORETOKEN_SANITIZE
+   AND NOT FORETOKEN_FUZZ)
+  set(sim ${CMAKE_CURRENT_SOURCE_DIR}/gpu/sim)
+  set(kernels ${PROJECT_SOURCE_DIR}/common/gpu/kernels)
+  set(sim_objects)
+  foreach(source ${kernels}/linear.cu ${kernels}/attention.cu ${kernels}/rows.cu
+                 ${kernels}/whole.cu ${sim}/sim.cpp)
+    get_filename_component(name ${source} NAME_WE)
+    set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.sim.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${FT_HOST_CXX} -std=c++17 -O3 -g1 -fPIC -ffp-contract=off -Wall -Wextra -Werror
+        -Wno-unknown-pragmas -I${sim} -I${PROJECT_SOURCE_DIR}
+        -MD -MF ${object}.d -x c++ -c ${source} -o ${object}
+      MAIN_DEPENDENCY ${source}
+      DEPFILE ${object}.d
+      COMMENT "Building simulated ${name}" VERBATIM)
+    set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
+    list(APPEND sim_objects ${object})
+  endforeach()
+  ft_test(gpu/test_whole_sim.c LINK stdc++ m SOURCES ${whole_sources} ${sim_objects})
+  target_include_directories(test_whole_sim BEFORE PRIVATE ${sim})
+endif()

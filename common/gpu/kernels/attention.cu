@@ -106,8 +106,6 @@ static __global__ void __launch_bounds__(TEAM)
     }
 }
 
-#define TOGETHER 16 /* segments on their way at a time */
-
 /* A block merges the segments of one query, a thread two dimensions of it. */
 static __global__ void __launch_bounds__(TEAM)
     merge_kernel(const __grid_constant__ struct attention_args a) {

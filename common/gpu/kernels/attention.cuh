@@ -10,6 +10,7 @@
 #define QUARTERS 4 /* of the dimensions of a key; TEAM / SEGMENT */
 #define TEAM 128   /* threads that go through a segment together */
 #define TEAM_WARPS (TEAM / 32)
+#define TOGETHER 16 /* segments on their way at a time, when they are merged */
 #define DIM_MAX FT_OPS_HEAD_DIM_MAX
 
 /* ALONE: the team is the block. Else a block has several, with a barrier each. */

@@ -89,6 +89,10 @@ static __device__ __forceinline__ void k_set(uint32_t *word, uint32_t to) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(to) : "memory");
 }
 
+/* Between two looks at a word that another block will change. */
+static __device__ __forceinline__ void k_relax(void) {
+}
+
 /* The card's clock, ns. */
 static __device__ __forceinline__ uint64_t k_now_ns(void) {
     uint64_t t;

@@ -1,0 +1,82 @@
+/* whole: a step of a whole model as one kernel, for a few rows.
+ * Owns:    nothing; memory is the caller's, on the device where "dev" says so.
+ * Runs in: the loop thread of a worker whose device is a GPU.
+ * Never:   gives a row other bits than the kernels of kernels.h would, one operation at a time. */
+#ifndef FT_GPU_KERNELS_WHOLE_H
+#define FT_GPU_KERNELS_WHOLE_H
+
+#include <stdbool.h>
+
+#include "common/gpu/kernels/kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FT_WHOLE_ROWS_MAX 8
+/* Queries of a KV head that are merged together, of all rows: bounds the counters below. */
+#define FT_WHOLE_MERGES_MAX 1024
+
+/* A layer as the GPU reads it: weights are bf16, biases are f32 or NULL. */
+struct ft_whole_layer {
+    const void *q, *k, *v, *o, *gate, *up, *down;
+    const float *q_bias, *k_bias, *v_bias, *o_bias, *gate_bias, *up_bias, *down_bias;
+    const float *attn_norm, *mlp_norm;
+    float *kv;
+    int32_t window; /* positions; 0: all */
+    int32_t unused;
+};
+
+/* By which blocks find each other. Zero before the first launch; a launch leaves it so, but for
+ * is_abandoned. One launch at a time may use it. */
+struct ft_whole_state {
+    uint32_t assembled, arrived, left;
+    /* Set when a launch gave up before it wrote anything, because not all of its blocks had a
+     * processor within patience_ns. Later launches then do nothing either, until the host has
+     * cleared it and run the step by single kernels. */
+    uint32_t is_abandoned;
+    uint32_t merges[FT_WHOLE_MERGES_MAX];
+};
+
+/* Logits of the picked rows.
+ * dev   layers  [n_layers];  embed  [*, hidden] embed_elem;  head  [vocab, hidden] bf16
+ * dev   norm [hidden], inv_freq [head_dim / 2] f32
+ * dev   tokens, positions, slots  [n_rows];  picks  [n_picks] rows;  pieces  [n_pieces], as
+ *       ft_span_cut cuts the rows;  table  block tables
+ * dev   x [n_rows, hidden], q and attended [n_rows, n_heads * head_dim], gate
+ *       [n_rows, intermediate], angles [n_rows, head_dim]  f32, scratch
+ * dev   rows  row i of n_picks at rows + i * row_stride, or host memory that the GPU writes to */
+struct ft_op_whole {
+    const struct ft_whole_layer *layers;
+    int32_t n_layers, hidden, intermediate, n_heads, n_kv_heads, head_dim, vocab;
+    float eps, scale;
+    const void *embed;
+    enum ft_elem embed_elem;
+    const void *head;
+    const float *norm, *inv_freq;
+
+    int32_t n_rows, n_pieces, n_picks, len_max;
+    const int32_t *tokens, *positions, *slots, *picks;
+    const struct ft_span *pieces;
+    const int32_t *table;
+
+    float *x, *q, *attended, *gate, *angles;
+    float *rows;
+    int64_t row_stride;
+    struct ft_whole_state *state;
+    uint64_t patience_ns;
+    /* dev  NULL, or [2 + 10 * n_layers]: when the first block came to each barrier and when it
+     * passed it, by the card's clock; for benchmarks */
+    uint64_t *marks_ns;
+};
+
+cudaError_t k_whole_setup(void);
+/* NULL, or why this step has to be run by single kernels, for the log. */
+const char *k_whole_refuses(const struct k_target *on, const struct ft_op_whole *op);
+/* A step that is not refused. */
+cudaError_t k_whole(const struct k_target *on, const struct ft_op_whole *op);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

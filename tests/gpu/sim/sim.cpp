@@ -1,0 +1,439 @@
+#include "sim.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+#define N_PROCESSORS 3
+#define STACK_BYTES (96 << 10)
+#define SHARED_BYTES (227 << 10)
+#define BARRIERS 16
+#define WARP 32
+/* An argument of a kernel: passed in memory, so that a larger type than the kernel's will do. */
+#define ARGS_BYTES 1024
+/* Looks at a word without anybody getting any further, after which nobody ever will. */
+#define RELAXES_MAX 3000000
+
+struct args {
+    char bytes[ARGS_BYTES];
+};
+typedef void (*kernel_fn)(struct args);
+
+struct block;
+struct fetch {
+    void *to;
+    const void *from;
+};
+enum fiber_state { READY, WAITING, DONE };
+
+struct fiber {
+    void *sp;
+    char *stack;
+    struct block *block;
+    dim3 thread, at;
+    enum fiber_state state;
+    std::deque<fetch> fetches; /* on their way; to NULL: a group is closed here */
+    int n_groups;              /* closed */
+};
+
+/* What the lanes of a warp have put down for something that all of them do. */
+struct warp {
+    int n_in;
+    float value[WARP], shuffled[WARP];
+    float *d[WARP];
+    const uint32_t *a[WARP], *b[WARP];
+};
+
+struct barrier {
+    int32_t n_in;
+    std::vector<fiber *> waiting;
+};
+
+struct launch {
+    kernel_fn kernel;
+    struct args args;
+    dim3 grid, block;
+    size_t shared_bytes;
+    uint32_t next_block, n_blocks;
+};
+
+struct block {
+    struct launch *launch;
+    std::vector<fiber> fibers;
+    std::vector<warp> warps;
+    barrier barriers[BARRIERS];
+    char *shared;
+    uint32_t n_done;
+};
+
+extern "C" void sim_switch(void **save, void *to);
+/* The registers that a callee keeps, then the other stack. */
+__asm__(".text\n.globl sim_switch\n.type sim_switch,@function\nsim_switch:\n"
+        "pushq %rbp\npushq %rbx\npushq %r12\npushq %r13\npushq %r14\npushq %r15\n"
+        "movq %rsp, (%rdi)\nmovq %rsi, %rsp\n"
+        "popq %r15\npopq %r14\npopq %r13\npopq %r12\npopq %rbx\npopq %rbp\nret\n"
+        ".size sim_switch,.-sim_switch\n");
+
+sim_dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+static struct {
+    void *scheduler_sp;
+    fiber *current;
+    uint64_t random, now_ns, switches, relaxes;
+    bool is_holding;
+    std::deque<launch> held;
+    std::vector<char *> stacks;
+    struct sim_result last;
+} sim = {};
+
+static uint64_t draw(void) {
+    sim.random = sim.random * 6364136223846793005u + 1442695040888963407u;
+    return sim.random >> 33;
+}
+
+extern "C" void sim_seed(uint64_t seed) {
+    sim.random = seed * 2 + 1;
+    draw();
+}
+
+/* ---- fibers */
+
+static void leave(void) {
+    sim_switch(&sim.current->sp, sim.scheduler_sp);
+}
+static void progress(void) {
+    sim.relaxes = 0;
+}
+
+static void fiber_main(void) {
+    fiber *self = sim.current;
+    self->block->launch->kernel(self->block->launch->args);
+    self->state = DONE;
+    self->block->n_done++;
+    progress();
+    for (;;)
+        leave();
+}
+
+static char *take_stack(void) {
+    if (!sim.stacks.empty()) {
+        char *stack = sim.stacks.back();
+        sim.stacks.pop_back();
+        return stack;
+    }
+    void *stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (stack == MAP_FAILED) {
+        perror("sim: stacks");
+        abort();
+    }
+    return (char *)stack;
+}
+
+static void start_fiber(fiber &f) {
+    f.stack = take_stack();
+    void **top = (void **)(f.stack + STACK_BYTES);
+    *--top = NULL; /* as if fiber_main had been called */
+    *--top = (void *)fiber_main;
+    for (int i = 0; i < 6; i++)
+        *--top = NULL;
+    f.sp = top;
+    f.state = READY;
+}
+
+static std::unique_ptr<block> start_block(launch *of) {
+    std::unique_ptr<block> b(new block());
+    uint32_t at = of->next_block++, n = of->block.x;
+    b->launch = of;
+    b->fibers.resize(n);
+    b->warps.resize((n + WARP - 1) / WARP);
+    b->shared = (char *)aligned_alloc(16, SHARED_BYTES);
+    memset(b->shared, 0xFF, SHARED_BYTES); /* NaN */
+    dim3 place(at % of->grid.x, at / of->grid.x % of->grid.y, at / of->grid.x / of->grid.y);
+    for (uint32_t i = 0; i < n; i++) {
+        fiber &f = b->fibers[i];
+        f.block = b.get();
+        f.thread = dim3(i, 0, 0);
+        f.at = place;
+        start_fiber(f);
+    }
+    return b;
+}
+
+static void end_block(block &b) {
+    for (fiber &f : b.fibers) {
+        for (const fetch &on_way : f.fetches)
+            if (on_way.to != NULL)
+                fprintf(stderr, "sim: a thread ended with fetches on their way\n"), abort();
+        sim.stacks.push_back(f.stack);
+    }
+    free(b.shared);
+}
+
+/* Run the lanes of a warp in turn, each until it waits. */
+static void run_warp(block &b, uint32_t warp) {
+    for (uint32_t i = warp * WARP; i < (warp + 1) * WARP && i < b.fibers.size(); i++) {
+        if (b.fibers[i].state != READY)
+            continue;
+        sim.current = &b.fibers[i];
+        threadIdx = sim.current->thread;
+        blockIdx = sim.current->at;
+        blockDim = b.launch->block;
+        gridDim = b.launch->grid;
+        sim.switches++;
+        sim_switch(&sim.scheduler_sp, sim.current->sp);
+    }
+}
+
+static bool has_ready(const block &b, uint32_t warp) {
+    for (uint32_t i = warp * WARP; i < (warp + 1) * WARP && i < b.fibers.size(); i++)
+        if (b.fibers[i].state == READY)
+            return true;
+    return false;
+}
+
+/* Blocks in places; another starts where one has ended. */
+static struct sim_result run(std::vector<launch *> launches, int32_t n_places) {
+    std::vector<std::unique_ptr<block>> blocks;
+    struct sim_result result = {0, 0};
+    sim.switches = 0;
+    progress();
+    for (;;) {
+        while ((int32_t)blocks.size() < n_places && !launches.empty()) {
+            size_t which = draw() % launches.size();
+            blocks.push_back(start_block(launches[which]));
+            if (launches[which]->next_block == launches[which]->n_blocks)
+                launches.erase(launches.begin() + (long)which);
+        }
+        if (blocks.empty())
+            break;
+        size_t at = draw() % blocks.size();
+        block &b = *blocks[at];
+        bool is_any = false;
+        uint32_t n_warps = (uint32_t)b.warps.size(), first = (uint32_t)(draw() % n_warps);
+        /* some warps of the block go on, from a random one */
+        for (uint32_t i = 0, n = 1 + (uint32_t)(draw() % n_warps); i < n_warps && n > 0; i++) {
+            uint32_t warp = (first + i) % n_warps;
+            if (!has_ready(b, warp))
+                continue;
+            run_warp(b, warp);
+            is_any = true;
+            n--;
+        }
+        if (!is_any && b.n_done < b.fibers.size())
+            sim.relaxes += 1000;
+        if (b.n_done == b.fibers.size()) {
+            end_block(b);
+            blocks.erase(blocks.begin() + (long)at);
+            progress();
+        }
+        if (sim.relaxes > RELAXES_MAX) {
+            result.is_stuck = 1;
+            break; /* its blocks' memory is gone: the test fails */
+        }
+    }
+    result.switches = sim.switches;
+    return result;
+}
+
+/* ---- what a thread does */
+
+char *sim_shared(void) {
+    return sim.current->block->shared;
+}
+
+void sim_relax(void) {
+    sim.relaxes++;
+    leave();
+}
+
+uint64_t sim_now_ns(void) {
+    return sim.now_ns += 7;
+}
+
+void sim_barrier(int32_t number, int32_t n) {
+    block &b = *sim.current->block;
+    barrier &at = b.barriers[number];
+    if (number == 0)
+        n = (int32_t)b.fibers.size();
+    if (++at.n_in < n) {
+        sim.current->state = WAITING;
+        at.waiting.push_back(sim.current);
+        leave();
+        return;
+    }
+    for (fiber *f : at.waiting)
+        f->state = READY;
+    at.waiting.clear();
+    at.n_in = 0;
+    progress();
+    leave();
+}
+
+/* Whether this lane is the last of its warp to come: it then does what all came for and calls
+ * warp_done. The others wait until it has. */
+static bool is_last_lane(warp &w) {
+    progress();
+    if (++w.n_in == WARP)
+        return true;
+    sim.current->state = WAITING;
+    leave();
+    return false;
+}
+static void warp_done(warp &w, block &b, uint32_t thread) {
+    w.n_in = 0;
+    for (uint32_t i = thread / WARP * WARP; i < (thread / WARP + 1) * WARP; i++)
+        b.fibers[i].state = READY;
+}
+
+float sim_shuffle_xor(float value, int mask) {
+    uint32_t thread = sim.current->thread.x, lane = thread % WARP;
+    block &b = *sim.current->block;
+    warp &w = b.warps[thread / WARP];
+    w.value[lane] = value;
+    if (is_last_lane(w)) {
+        for (uint32_t i = 0; i < WARP; i++)
+            w.shuffled[i] = w.value[i ^ (uint32_t)mask];
+        warp_done(w, b, thread);
+    }
+    return w.shuffled[lane];
+}
+
+static float bf16(uint32_t pair, int which) {
+    return __uint_as_float(which == 0 ? pair << 16 : pair & 0xFFFF0000u);
+}
+
+/* Products in order of columns, each added in f32. */
+static void multiply(warp &w) {
+    float a[16][16], b[16][8];
+    for (int lane = 0; lane < WARP; lane++) {
+        int g = lane / 4, k = lane % 4 * 2;
+        for (int i = 0; i < 2; i++) {
+            a[g][k + i] = bf16(w.a[lane][0], i);
+            a[g + 8][k + i] = bf16(w.a[lane][1], i);
+            a[g][k + 8 + i] = bf16(w.a[lane][2], i);
+            a[g + 8][k + 8 + i] = bf16(w.a[lane][3], i);
+            b[k + i][g] = bf16(w.b[lane][0], i);
+            b[k + 8 + i][g] = bf16(w.b[lane][1], i);
+        }
+    }
+    float d[16][8];
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++)
+            d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = w.d[lane][i];
+    for (int out = 0; out < 16; out++)
+        for (int k = 0; k < 16; k++)
+            for (int row = 0; row < 8; row++)
+                d[out][row] += a[out][k] * b[k][row];
+    for (int lane = 0; lane < WARP; lane++)
+        for (int i = 0; i < 4; i++)
+            w.d[lane][i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+}
+
+void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    uint32_t thread = sim.current->thread.x, lane = thread % WARP;
+    block &at = *sim.current->block;
+    warp &w = at.warps[thread / WARP];
+    w.d[lane] = d;
+    w.a[lane] = a;
+    w.b[lane] = b;
+    if (is_last_lane(w)) {
+        multiply(w);
+        warp_done(w, at, thread);
+    }
+}
+
+/* What was there is gone at once, what comes is there when it has been waited for. */
+void sim_fetch_start(void *shared, const void *global) {
+    memset(shared, 0xFF, 16);
+    sim.current->fetches.push_back({shared, global});
+}
+void sim_fetch_close(void) {
+    sim.current->fetches.push_back({NULL, NULL});
+    sim.current->n_groups++;
+}
+void sim_fetch_wait(int n_latest) {
+    fiber &f = *sim.current;
+    while (f.n_groups > n_latest) {
+        fetch first = f.fetches.front();
+        f.fetches.pop_front();
+        if (first.to == NULL)
+            f.n_groups--;
+        else
+            memcpy(first.to, first.from, 16);
+    }
+}
+
+/* ---- what the host does */
+
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args) {
+    launch l = {};
+    l.kernel = (kernel_fn)kernel;
+    memcpy(l.args.bytes, args[0], ARGS_BYTES);
+    l.grid = config->gridDim;
+    l.block = config->blockDim;
+    l.shared_bytes = config->dynamicSmemBytes;
+    l.n_blocks = l.grid.x * l.grid.y * l.grid.z;
+    if (l.shared_bytes > SHARED_BYTES || l.n_blocks == 0 || l.block.x == 0)
+        return cudaErrorInvalidValue;
+    sim.held.push_back(l);
+    if (sim.is_holding)
+        return cudaSuccess;
+    /* a kernel with static shared memory may have one block at a time, one with a ring has all */
+    std::vector<launch *> one = {&sim.held.back()};
+    sim.last = run(one, l.shared_bytes > (200 << 10) ? (int32_t)l.n_blocks : 1);
+    sim.held.pop_back();
+    return sim.last.is_stuck ? cudaErrorLaunchTimeout : cudaSuccess;
+}
+
+extern "C" void sim_hold(void) {
+    sim.is_holding = true;
+}
+extern "C" struct sim_result sim_run(int32_t n_places) {
+    std::vector<launch *> launches;
+    for (launch &l : sim.held)
+        launches.push_back(&l);
+    struct sim_result result = run(launches, n_places);
+    sim.held.clear();
+    sim.is_holding = false;
+    return result;
+}
+extern "C" struct sim_result sim_last(void) {
+    return sim.last;
+}
+
+extern "C" cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr, int) {
+    *value = N_PROCESSORS;
+    return cudaSuccess;
+}
+extern "C" cudaError_t cudaMalloc(void **out, size_t bytes) {
+    *out = aligned_alloc(256, (bytes + 511) / 256 * 256);
+    return *out == NULL ? cudaErrorInvalidValue : cudaSuccess;
+}
+extern "C" cudaError_t cudaFree(void *memory) {
+    free(memory);
+    return cudaSuccess;
+}
+extern "C" cudaError_t cudaMemset(void *memory, int byte, size_t bytes) {
+    memset(memory, byte, bytes);
+    return cudaSuccess;
+}
+extern "C" cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind) {
+    memcpy(to, from, bytes);
+    return cudaSuccess;
+}
+extern "C" cudaError_t cudaDeviceSynchronize(void) {
+    return cudaSuccess;
+}
+extern "C" const char *cudaGetErrorString(cudaError_t error) {
+    return error == cudaSuccess              ? "no error"
+           : error == cudaErrorLaunchTimeout ? "a kernel that waits for what nobody will do"
+                                             : "a value that is not allowed";
+}

@@ -1,0 +1,49 @@
+/* sim: kernels on the host: every thread of every block is a fiber, switched where a kernel waits
+ * for others, in an order drawn from a seed.
+ * Owns:    the blocks and shared memory of a launch while it runs; launches that are held.
+ * Runs in: tests, one thread.
+ * Never:   says anything of speed, or of writes that a card may show late: its memory is in order.
+ */
+#ifndef TESTS_GPU_SIM_H
+#define TESTS_GPU_SIM_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sim_result {
+    int is_stuck;      /* threads waited for what nobody would do */
+    uint64_t switches; /* of fibers */
+};
+
+/* Of the order in which threads run from now on. */
+void sim_seed(uint64_t seed);
+/* Launches after sim_hold run together at sim_run, on n_places processors with room for one block
+ * each: blocks are dealt out in an order drawn from the seed, of all grids. */
+void sim_hold(void);
+struct sim_result sim_run(int32_t n_places);
+/* Result of the latest launch that was not held. */
+struct sim_result sim_last(void);
+
+#ifdef __cplusplus
+}
+
+/* What the shims of CUDA's headers are made of. */
+struct sim_dim3 {
+    unsigned x, y, z;
+    sim_dim3(unsigned ax = 1, unsigned ay = 1, unsigned az = 1) : x(ax), y(ay), z(az) {
+    }
+};
+char *sim_shared(void);
+void sim_relax(void);
+uint64_t sim_now_ns(void);
+void sim_barrier(int32_t number, int32_t n);
+float sim_shuffle_xor(float value, int mask);
+void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
+void sim_fetch_start(void *shared, const void *global);
+void sim_fetch_close(void);
+void sim_fetch_wait(int n_latest);
+#endif
+#endif

@@ -1,0 +1,166 @@
+/* A step as one kernel, run on the host; and grids that find too few processors, or share them:
+ * what a card cannot be made to do at will. */
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "gpu/whole_cases.h"
+#include "gpu/whole_model.h"
+#include "sim.h"
+
+static const struct whole_shape tiny = {.hidden = 512,
+                                        .intermediate = 512,
+                                        .n_heads = 8,
+                                        .n_kv_heads = 2,
+                                        .head_dim = 64,
+                                        .vocab = 32,
+                                        .n_layers = 1,
+                                        .len_max = 80};
+
+void whole_cases_seed(uint64_t seed) {
+    sim_seed(seed);
+}
+
+static struct whole_model *make(uint64_t seed, uint64_t patience_ns) {
+    struct whole_model *m = whole_model_create(&tiny, 1, seed);
+    struct whole_seq seq = {70, 2};
+    whole_model_place(m, &seq, 1, 1);
+    whole_model_op(m)->patience_ns = patience_ns;
+    whole_model_reset(m);
+    return m;
+}
+
+static float *expected(struct whole_model *m, int64_t *n) {
+    whole_model_reset(m);
+    ck_assert_int_eq(whole_model_single(m), cudaSuccess);
+    float *want = whole_model_results(m, n);
+    whole_model_reset(m);
+    return want;
+}
+
+static bool is_all(const struct whole_model *m, const float *want, int64_t n) {
+    int64_t n_got;
+    float *got = whole_model_results((struct whole_model *)(uintptr_t)m, &n_got);
+    bool is_equal = n == n_got && memcmp(want, got, (size_t)n * sizeof *got) == 0;
+    free(got);
+    return is_equal;
+}
+
+START_TEST(grid_without_room_gives_up_and_writes_nothing) {
+    struct whole_model *m = make(1, 20000);
+    int64_t n;
+    float *want = expected(m, &n), *before = whole_model_results(m, &n);
+    for (int32_t n_places = 1; n_places <= 2; n_places++) {
+        sim_hold();
+        ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+        struct sim_result result = sim_run(n_places);
+        ck_assert_int_eq(result.is_stuck, 0);
+        ck_assert(is_all(m, before, n));
+        struct ft_whole_state state = whole_model_state(m), gave_up = {.is_abandoned = 1};
+        ck_assert_mem_eq(&state, &gave_up, sizeof state);
+        /* until the host has seen it, nothing runs, room or not */
+        ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+        ck_assert(is_all(m, before, n));
+        whole_model_clear(m);
+        ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+        ck_assert(is_all(m, want, n));
+        whole_model_reset(m);
+    }
+    free(want);
+    free(before);
+    whole_model_destroy(m);
+}
+END_TEST
+
+/* Two processes' grids on one card, dealt out to processors in any order: each is all there, or
+ * gives up; neither waits for ever. */
+START_TEST(grids_that_share_a_card_end) {
+    struct whole_model *m[2] = {make(1, 3000), make(2, 4000)};
+    int64_t n;
+    float *want[2], *before[2];
+    int32_t n_done = 0, n_given_up = 0;
+    for (int i = 0; i < 2; i++) {
+        want[i] = expected(m[i], &n);
+        before[i] = whole_model_results(m[i], &n);
+    }
+    for (uint64_t seed = 0; seed < 24; seed++) {
+        sim_seed(seed);
+        sim_hold();
+        for (int i = 0; i < 2; i++)
+            ck_assert_int_eq(whole_model_whole(m[i]), cudaSuccess);
+        struct sim_result result = sim_run(2 + (int32_t)(seed % 5));
+        ck_assert_int_eq(result.is_stuck, 0);
+        for (int i = 0; i < 2; i++) {
+            bool is_given_up = whole_model_state(m[i]).is_abandoned != 0;
+            if (!is_all(m[i], is_given_up ? before[i] : want[i], n))
+                ck_abort_msg("seed %d: grid %d left something else", (int)seed, i);
+            n_done += !is_given_up;
+            n_given_up += is_given_up;
+            whole_model_clear(m[i]);
+            whole_model_reset(m[i]);
+        }
+    }
+    ck_assert_int_gt(n_done, 8);
+    ck_assert_int_gt(n_given_up, 8);
+    for (int i = 0; i < 2; i++) {
+        free(want[i]);
+        free(before[i]);
+        whole_model_destroy(m[i]);
+    }
+}
+END_TEST
+
+/* The last block comes at the moment at which another has waited for long enough. */
+START_TEST(grid_that_is_late_is_whole_or_gives_up) {
+    struct whole_model *m = make(4, 0);
+    int64_t n;
+    float *want = expected(m, &n), *before = whole_model_results(m, &n);
+    int32_t n_done = 0;
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        sim_seed(seed);
+        whole_model_op(m)->patience_ns = seed % 20 * 3;
+        ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+        bool is_given_up = whole_model_state(m).is_abandoned != 0;
+        ck_assert(is_all(m, is_given_up ? before : want, n));
+        n_done += !is_given_up;
+        whole_model_clear(m);
+        whole_model_reset(m);
+    }
+    ck_assert_int_gt(n_done, 5);
+    ck_assert_int_lt(n_done, 55);
+    free(want);
+    free(before);
+    whole_model_destroy(m);
+}
+END_TEST
+
+START_TEST(bits_do_not_depend_on_the_order_of_threads) {
+    struct whole_model *m = make(3, 100000000);
+    int64_t n;
+    float *want = expected(m, &n);
+    for (uint64_t seed = 0; seed < 12; seed++) {
+        sim_seed(seed);
+        ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+        ck_assert(is_all(m, want, n));
+        whole_model_reset(m);
+    }
+    free(want);
+    whole_model_destroy(m);
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("whole");
+    TCase *tcase = tcase_create("small");
+    whole_cases_add(tcase);
+    tcase_add_test(tcase, grid_without_room_gives_up_and_writes_nothing);
+    tcase_add_test(tcase, grids_that_share_a_card_end);
+    tcase_add_test(tcase, grid_that_is_late_is_whole_or_gives_up);
+    tcase_add_test(tcase, bits_do_not_depend_on_the_order_of_threads);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
