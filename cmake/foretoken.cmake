@@ -40,10 +40,13 @@ function(ft_program name)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin)
 endfunction()
 
-# ft_test(path/test_x.c LINK ... [LABELS ...] [TIMEOUT seconds])   a Check suite
+# ft_test(path/test_x.c LINK ... [NAME other] [LABELS ...] [TIMEOUT seconds])   a Check suite
 function(ft_test source)
-  cmake_parse_arguments(A "" "TIMEOUT" "LINK;LABELS;SOURCES" ${ARGN})
+  cmake_parse_arguments(A "" "NAME;TIMEOUT" "LINK;LABELS;SOURCES" ${ARGN})
   get_filename_component(name ${source} NAME_WE)
+  if(A_NAME)
+    set(name ${A_NAME})
+  endif()
   add_executable(${name} ${PROJECT_SOURCE_DIR}/tests/${source} ${A_SOURCES})
   target_compile_options(${name} PRIVATE ${FT_WARNINGS})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)

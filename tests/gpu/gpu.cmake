@@ -48,4 +48,12 @@ if(FT_HOST_CXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT FORETOK
   endforeach()
   ft_test(gpu/test_whole_sim.c LINK stdc++ m SOURCES ${whole_sources} ${sim_objects})
   target_include_directories(test_whole_sim BEFORE PRIVATE ${sim})
+  # Suites written for a card; of the layer's library, device and registry are replaced.
+  foreach(suite linear attention rows)
+    ft_test(gpu/test_${suite}.c NAME test_${suite}_sim LINK ft_gpu stdc++ m
+            SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/gpu/twin.c ${sim}/device.c ${sim_objects}
+                    ${CMAKE_CURRENT_SOURCE_DIR}/unit/ops_reference.c)
+    target_include_directories(test_${suite}_sim BEFORE PRIVATE ${sim})
+  endforeach()
+  set_tests_properties(test_linear_sim PROPERTIES LABELS slow)
 endif()

@@ -16,13 +16,13 @@ while [ $# -gt 0 ]; do
   shift
 done
 build=${1:-build/release}
-kernels="test_rows test_linear test_attention test_choose"
+kernels="test_rows test_linear test_attention test_choose test_whole"
 models="test_device test_model_golden test_model_exact"
 
 if [ "$wants_build" = yes ]; then
   [ -f "$build/build.ninja" ] || cmake -G Ninja -S . -B "$build" -DCMAKE_BUILD_TYPE=Release \
     -DFORETOKEN_CUDA=ON
-  cmake --build "$build" --target $kernels $models test_e2e_lossless test_e2e_rules \
+  cmake --build "$build" --target $kernels $models stress_whole test_e2e_lossless test_e2e_rules \
     foretoken-target foretoken-draft foretoken-coordinator
 fi
 
@@ -30,6 +30,21 @@ export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-600}
 for suite in $kernels; do # 77, skipped, is a failure here: this host was said to have a GPU
   "$build/tests/$suite"
 done
+# Grids that wait for their own blocks, of two processes: as they are, and through MPS.
+"$build/bin/stress_whole" 20
+if command -v nvidia-cuda-mps-control >/dev/null; then
+  (
+    CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d)
+    export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY
+    nvidia-cuda-mps-control -d
+    status=0
+    "$build/bin/stress_whole" 20 || status=$?
+    echo quit | nvidia-cuda-mps-control
+    exit $status
+  )
+else
+  echo "no nvidia-cuda-mps-control: stress_whole was not run through MPS"
+fi
 for suite in $models; do
   "$build/tests/$suite" | tee "$build/gpu-suite.log"
   if grep -q 'skipped: cuda' "$build/gpu-suite.log"; then exit 1; fi

@@ -83,7 +83,7 @@ START_TEST(grids_that_share_a_card_end) {
         want[i] = expected(m[i], &n);
         before[i] = whole_model_results(m[i], &n);
     }
-    for (uint64_t seed = 0; seed < 24; seed++) {
+    for (uint64_t seed = 0; seed < 16; seed++) {
         sim_seed(seed);
         sim_hold();
         for (int i = 0; i < 2; i++)
@@ -100,8 +100,8 @@ START_TEST(grids_that_share_a_card_end) {
             whole_model_reset(m[i]);
         }
     }
-    ck_assert_int_gt(n_done, 8);
-    ck_assert_int_gt(n_given_up, 8);
+    ck_assert_int_gt(n_done, 5);
+    ck_assert_int_gt(n_given_up, 5);
     for (int i = 0; i < 2; i++) {
         free(want[i]);
         free(before[i]);
