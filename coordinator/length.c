@@ -20,6 +20,8 @@
 #define PRIOR_POSITION 30.0
 /* A change must promise so much: estimates move, and drafts of different length disturb caches. */
 #define GAIN_MIN 1.005
+/* And a draft so much against none: what it costs is known less well. */
+#define GAIN_DRAFT 1.01
 #define PROBE_FIRST 12
 #define PROBE_LAST 192
 #define PROBE_K 2
@@ -28,7 +30,7 @@
 #define LOOK_AROUND 96
 /* Such looks cost at most this part of the time, by what is believed of costs and acceptance; of a
  * time that fades by FADE_TIME with each round, so that nothing is saved up for long. */
-#define LOOK_SHARE 0.01
+#define LOOK_SHARE 0.005
 #define FADE_TIME 0.9995
 #define RATE_CATCH_UP 0.1
 /* Less likely tokens never pay: no device verifies fifty rows for the price of one. */
@@ -320,36 +322,84 @@ static struct plan plan_of(const struct co_length_item *items, int32_t n,
     return plan;
 }
 
+/* The likeliest next token of each item, the likeliest of all first, of equals the first item. */
+struct heap {
+    int32_t n;
+    struct candidate {
+        double gain;
+        int32_t item;
+    } at[ITEMS_MAX];
+};
+
+static bool is_likelier(const struct candidate *a, const struct candidate *b) {
+    return a->gain > b->gain || (a->gain == b->gain && a->item < b->item);
+}
+
+/* Put what stands at i where it belongs among those below it. */
+static void sift(struct heap *heap, int32_t i) {
+    struct candidate moved = heap->at[i];
+    for (int32_t child; (child = 2 * i + 1) < heap->n; i = child) {
+        if (child + 1 < heap->n && is_likelier(&heap->at[child + 1], &heap->at[child]))
+            child++;
+        if (!is_likelier(&heap->at[child], &moved))
+            break;
+        heap->at[i] = heap->at[child];
+    }
+    heap->at[i] = moved;
+}
+
+static void fill_heap(struct heap *heap, const struct co_length_item *items, int32_t n,
+                      const struct choice *choice) {
+    heap->n = 0;
+    for (int32_t i = 0; i < n; i++)
+        if (items[i].is_free && items[i].k_max > 0 && choice->gain[i][0] >= LIKELY_MIN)
+            heap->at[heap->n++] = (struct candidate){choice->gain[i][0], i};
+    for (int32_t i = heap->n / 2; i-- > 0;)
+        sift(heap, i);
+}
+
 /* Add the likeliest token of all, again and again, and keep the best plan on the way. Within a
  * request likelihood falls from token to token, so that every plan on the way is a whole one. */
 static double best_plan(const struct co_length_item *items, int32_t n, struct choice *choice) {
-    int32_t k[ITEMS_MAX];
+    static struct heap heap;                            /* one thread chooses */
+    static int32_t added[ITEMS_MAX * FT_DRAFT_LEN_MAX]; /* items, in that order */
+    int32_t k[ITEMS_MAX], n_added = 0, n_best = 0, n_other = 0;
     for (int32_t i = 0; i < n; i++)
-        choice->k[i] = k[i] = items[i].is_free ? 0 : items[i].k_max;
+        choice->k[i] = choice->k_other[i] = k[i] = items[i].is_free ? 0 : items[i].k_max;
     struct plan plan = plan_of(items, n, choice, k);
-    double best = tokens_a_ns(&choice->curves, &plan), other = 0;
-    choice->has_other = false;
-    for (;;) {
-        int32_t at = -1;
-        for (int32_t i = 0; i < n; i++)
-            if (items[i].is_free && k[i] < items[i].k_max &&
-                (at < 0 || choice->gain[i][k[i]] > choice->gain[at][k[at]]))
-                at = i;
-        if (at < 0 || choice->gain[at][k[at]] < LIKELY_MIN)
-            return best;
-        add_token(&plan, &items[at], k[at], choice->gain[at][k[at]]);
+    double plain = tokens_a_ns(&choice->curves, &plan), best = plain, other = 0;
+    fill_heap(&heap, items, n, choice);
+    while (heap.n > 0) {
+        struct candidate *top = &heap.at[0];
+        int32_t at = top->item;
+        add_token(&plan, &items[at], k[at], top->gain);
+        added[n_added++] = at;
         k[at]++;
+        if (k[at] < items[at].k_max && choice->gain[at][k[at]] >= LIKELY_MIN)
+            top->gain = choice->gain[at][k[at]];
+        else
+            *top = heap.at[--heap.n];
+        sift(&heap, 0);
         double rate = tokens_a_ns(&choice->curves, &plan);
         if (rate > other) {
             other = rate;
-            choice->has_other = true;
-            memcpy(choice->k_other, k, (size_t)n * sizeof *k);
+            n_other = n_added;
         }
         if (rate > best) {
             best = rate;
-            memcpy(choice->k, k, (size_t)n * sizeof *k);
+            n_best = n_added;
         }
     }
+    if (best < GAIN_DRAFT * plain) {
+        best = plain;
+        n_best = 0;
+    }
+    for (int32_t i = 0; i < n_added; i++) {
+        choice->k[added[i]] += i < n_best;
+        choice->k_other[added[i]] += i < n_other;
+    }
+    choice->has_other = n_other > 0;
+    return best;
 }
 
 int32_t co_length_extend(const struct co_length *length, const struct co_length_item *item,

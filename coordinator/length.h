@@ -77,7 +77,7 @@ size_t co_length_class(float temperature);
 
 /* Fill k of every item. The first rounds of single requests try a few lengths, so that costs are
  * known. Later the neighbours of the best length, and requests at 0, are tried from time to time,
- * as long as such looks have not cost more than a hundredth of the time. */
+ * as long as such looks have not cost more than a two-hundredth of the time. */
 void co_length_choose(struct co_length *length, struct co_length_item *items, int32_t n);
 
 /* How many tokens behind those of another source are worth a row each, in a batch of n_items. Their

@@ -3,9 +3,13 @@
 #include <math.h>
 #include <string.h>
 
-/* A measurement counts for at most this ratio to the estimate: a process that lost its core for a
- * while says nothing of the step. */
+/* A measurement counts for at most this ratio to the estimate. */
 #define RATIO_MAX 1.35
+/* One further off than this ratio says nothing of the step, but of a process that lost its core for
+ * a while: let into the common factor, such ones would raise it for all the sizes that are not
+ * measured of late, again and again. So many in a row of one size are another machine. */
+#define RATIO_FAR 1.25
+#define FAR_MAX 3
 #define RATE_MIN 0.03   /* weight of a new measurement in the long run */
 #define SCALE_RATE 0.05 /* the same of the common factor */
 #define WELL_KNOWN 32   /* measurements */
@@ -53,6 +57,10 @@ void co_cost_add(struct co_cost *cost, int32_t batch, int32_t size, double ns) {
         cell->n++;
         return;
     }
+    bool is_far = fabs(off) > log(RATIO_FAR);
+    cell->n_far = is_far ? cell->n_far + 1 : 0;
+    if (is_far && cell->n_far < FAR_MAX)
+        return;
     double most = log(RATIO_MAX);
     off = off > most ? most : off < -most ? -most : off;
     double rate = 1.0 / (cell->n + 1.0);

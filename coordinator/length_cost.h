@@ -22,9 +22,10 @@ extern "C" {
 #define CO_COST_SIZES (CO_COST_EXACT + 4 * 7 + 1)
 
 struct co_cost_cell {
-    double log_ns; /* less log_scale */
-    double size;   /* mean of the sizes that were measured */
-    uint32_t n;    /* measurements, 0: unknown */
+    double log_ns;  /* less log_scale */
+    double size;    /* mean of the sizes that were measured */
+    uint32_t n;     /* measurements, 0: unknown */
+    uint32_t n_far; /* in a row that were far off */
 };
 
 struct co_cost {

@@ -20,7 +20,8 @@ struct fake_draft {
     struct ft_wire_describe describe;
     struct ft_buf bytes;
     int n_steps;
-    uint64_t seed;
+    uint64_t seed;       /* of the noise */
+    uint64_t kind_first; /* of the nonsense, another for each process: it may answer but few */
 };
 
 static void on_describe(struct ft_rpc_call *call, void *service, struct ft_str message) {
@@ -105,7 +106,7 @@ static void on_step(struct ft_rpc_call *call, void *service, struct ft_str messa
     ft_arena_reset(fake->scratch);
     if (ft_wire_decode_step(message, fake->scratch, &step, NULL) != FT_OK)
         return;
-    int kind = fake->n_steps++ % 6;
+    int kind = (int)((fake->kind_first + (uint64_t)fake->n_steps++) % 6);
     if (kind == 0)
         send_noise(fake, call);
     else
@@ -152,7 +153,8 @@ static enum ft_code serve(struct fake_draft *fake, const char *endpoint, struct 
 
 int main(int argc, char **argv) {
     static char describe[FAKE_DRAFT_DESCRIBE_MAX];
-    struct fake_draft fake = {.seed = 1};
+    uint64_t seed = ft_clock_random_u64();
+    struct fake_draft fake = {.seed = seed, .kind_first = seed % 6};
     struct ft_err err = {0};
     ssize_t n = argc == 2 ? read(STDIN_FILENO, describe, sizeof describe) : -1;
     if (n <= 0) {

@@ -179,11 +179,13 @@ START_TEST(a_large_batch_loses_little_by_looking) {
                       .spikes = true,
                       .n = 1};
     start();
-    run(&w, _i * 60); /* with and without having seen single requests */
-    w.n = 64;
+    g_draws = (uint64_t)_i << 32;
+    run(&w, _i % 2 * 60); /* with and without having seen single requests */
+    w.n = _i % 4 < 2 ? 64 : 16;
     for (int turn = 0; turn < 10; turn++) {
         memset(g_requests, 0, sizeof g_requests);
-        require_near_best(&w, run(&w, 100), 0.97, turn == 0 ? "first 64" : "next 64");
+        require_near_best(&w, run(&w, 100), turn == 0 ? 0.93 : 0.98,
+                          turn == 0 ? "first of many" : "next of many");
     }
 }
 END_TEST
@@ -363,7 +365,7 @@ int main(void) {
     for (int i = 0; i < 4; i++)
         tcase_add_loop_test(tc, a_batch_drafts_less_when_rows_are_dear, batches[i], batches[i] + 1);
     tcase_add_test(tc, the_start_of_a_service_costs_little);
-    tcase_add_loop_test(tc, a_large_batch_loses_little_by_looking, 0, 2);
+    tcase_add_loop_test(tc, a_large_batch_loses_little_by_looking, 0, 16);
     tcase_add_test(tc, it_comes_back_from_zero);
     tcase_add_test(tc, it_follows_a_machine_that_slows_down);
     tcase_add_test(tc, requests_of_one_batch_get_what_suits_each);
