@@ -33,6 +33,9 @@
 #define LOOK_SHARE 0.005
 #define FADE_TIME 0.9995
 #define RATE_CATCH_UP 0.1
+/* What a draft has to read before its first token is spread over so many rounds, or over those that
+ * the request has left. */
+#define CATCH_UP_ROUNDS 32
 /* Less likely tokens never pay: no device verifies fifty rows for the price of one. */
 #define LIKELY_MIN 0.02
 
@@ -238,6 +241,7 @@ struct plan {
     int32_t rows;     /* of the verification */
     int32_t steps;    /* of the draft: the longest */
     int32_t drafting; /* sequences in the draft step */
+    double behind;    /* tokens that they have to read before, this round's part of them */
 };
 
 /* What phases cost, for one choice. */
@@ -263,7 +267,10 @@ static double draft_ns(struct curves *curves, int32_t drafting, int32_t steps) {
 
 static double plan_ns(struct curves *curves, const struct plan *plan) {
     double ns = co_cost_at(&curves->verify, plan->rows);
-    return plan->steps > 0 ? ns + draft_ns(curves, plan->drafting, plan->steps) : ns;
+    if (plan->steps == 0)
+        return ns;
+    ns += curves->length->catch_up_ns * plan->behind;
+    return ns + draft_ns(curves, plan->drafting, plan->steps);
 }
 
 static double tokens_a_ns(struct curves *curves, const struct plan *plan) {
@@ -271,14 +278,15 @@ static double tokens_a_ns(struct curves *curves, const struct plan *plan) {
     return ns > 0 ? plan->tokens / ns : 0;
 }
 
-/* One token more of item, whose k tokens so far are in the plan. */
-static void add_token(struct plan *plan, const struct co_length_item *item, int32_t k,
-                      double gain) {
+/* One token more of item, whose k tokens so far are in the plan; the draft reads behind first. */
+static void add_token(struct plan *plan, const struct co_length_item *item, int32_t k, double gain,
+                      double behind) {
     plan->tokens += gain;
     plan->rows++;
     if (!item->model)
         return;
     plan->drafting += k == 0;
+    plan->behind += k == 0 ? behind : 0;
     plan->steps = k + 1 > plan->steps ? k + 1 : plan->steps;
 }
 
@@ -289,6 +297,7 @@ static void add_token(struct plan *plan, const struct co_length_item *item, int3
 struct choice {
     struct curves curves;
     double gain[ITEMS_MAX][FT_DRAFT_LEN_MAX]; /* probability that the token is committed */
+    double behind[ITEMS_MAX];                 /* of what the draft has to read, a round's part */
     int32_t k[ITEMS_MAX];
     int32_t k_other[ITEMS_MAX]; /* the best plan in which anything more is drafted than must be */
     bool has_other;
@@ -301,11 +310,17 @@ static void fill_gains(const struct co_length *length, const struct co_length_it
         if (items[i].k_max == 0)
             continue;
         rates_of(length, &items[i], rate);
+        double tokens = 1, rounds = CATCH_UP_ROUNDS;
         for (int32_t k = 0; k < FT_DRAFT_LEN_MAX; k++) {
             int32_t at = items[i].n_before + k;
             reach *= rate[at < FT_DRAFT_LEN_MAX ? at : FT_DRAFT_LEN_MAX - 1];
             choice->gain[i][k] = reach;
+            tokens += k < items[i].k_max ? reach : 0;
         }
+        if (items[i].k_max <
+            FT_DRAFT_LEN_MAX) /* more does not fit what the request may still get */
+            rounds = (items[i].k_max + 1) / tokens;
+        choice->behind[i] = items[i].behind / rounds;
     }
 }
 
@@ -317,7 +332,7 @@ static struct plan plan_of(const struct co_length_item *items, int32_t n,
         plan.tokens += 1;
         plan.rows += 1 + items[i].n_before;
         for (int32_t j = 0; j < k[i]; j++)
-            add_token(&plan, &items[i], j, choice->gain[i][j]);
+            add_token(&plan, &items[i], j, choice->gain[i][j], choice->behind[i]);
     }
     return plan;
 }
@@ -372,7 +387,7 @@ static double best_plan(const struct co_length_item *items, int32_t n, struct ch
     while (heap.n > 0) {
         struct candidate *top = &heap.at[0];
         int32_t at = top->item;
-        add_token(&plan, &items[at], k[at], top->gain);
+        add_token(&plan, &items[at], k[at], top->gain, choice->behind[at]);
         added[n_added++] = at;
         k[at]++;
         if (k[at] < items[at].k_max && choice->gain[at][k[at]] >= LIKELY_MIN)

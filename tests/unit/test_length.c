@@ -190,6 +190,34 @@ START_TEST(a_large_batch_loses_little_by_looking) {
 }
 END_TEST
 
+/* A draft that has 900 tokens to read, at 20 us each, is worth that for a long answer alone. */
+START_TEST(a_draft_far_behind_is_not_asked_for_a_short_while) {
+    struct world w = {
+        .alpha = 0.8, .row = 0.05, .rows_free = 4, .draft_begin = 0.05, .draft_step = 0.05, .n = 1};
+    start();
+    run(&w, 300);
+    for (int i = 0; i < 20; i++)
+        co_length_saw_catch_up(&g_length, 1, 0, 900, 18000000);
+    static const struct {
+        int32_t behind, k_max;
+        bool drafts;
+    } cases[] = {{0, 4, true}, {900, 4, false}, {0, 16, true}, {60, 16, true}, {900, 16, true}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct co_length_request request = {.rates[0] = g_requests[0].rates[0]};
+        struct co_length_item item = {.request = &request,
+                                      .model = true,
+                                      .is_free = true,
+                                      .k_max = cases[i].k_max,
+                                      .reach = 1,
+                                      .behind = cases[i].behind};
+        g_length.n_rounds[0] = 1000; /* no look at other lengths */
+        co_length_choose(&g_length, &item, 1);
+        ck_assert_msg((item.k > 0) == cases[i].drafts, "%d behind, at most %d: K = %d",
+                      cases[i].behind, cases[i].k_max, item.k);
+    }
+}
+END_TEST
+
 START_TEST(it_comes_back_from_zero) {
     struct world w = {.alpha = 0.9,
                       .row = 0.08,
@@ -366,6 +394,7 @@ int main(void) {
         tcase_add_loop_test(tc, a_batch_drafts_less_when_rows_are_dear, batches[i], batches[i] + 1);
     tcase_add_test(tc, the_start_of_a_service_costs_little);
     tcase_add_loop_test(tc, a_large_batch_loses_little_by_looking, 0, 16);
+    tcase_add_test(tc, a_draft_far_behind_is_not_asked_for_a_short_while);
     tcase_add_test(tc, it_comes_back_from_zero);
     tcase_add_test(tc, it_follows_a_machine_that_slows_down);
     tcase_add_test(tc, requests_of_one_batch_get_what_suits_each);
