@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/ipc/channel.h"
 #include "common/wire/operate.h"
 #include "common/wire/worker.h"
 #include "support/fake_draft.h"
@@ -194,6 +195,45 @@ static void shared_removed(struct load *load) {
     }
 }
 
+/* Write over the counts and lengths of both slots of the channel behind a worker's back; false: it
+ * has no region at the moment. */
+static bool scribble(const struct cluster *cluster, enum cluster_role role, uint64_t seed) {
+    char path[64], line[512];
+    unsigned long long at = 0;
+    snprintf(path, sizeof path, "/proc/%d/maps", (int)cluster->pids[role]);
+    FILE *maps = fopen(path, "re");
+    while (maps != NULL && at == 0 && fgets(line, sizeof line, maps) != NULL)
+        if (strstr(line, "/dev/shm/foretoken-") != NULL)
+            at = strtoull(line, NULL, 16);
+    if (maps != NULL)
+        fclose(maps);
+    if (at == 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/mem", (int)cluster->pids[role]);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    ck_assert_msg(fd >= 0, "%s cannot be opened", path);
+    for (int slot = 0; slot < 2; slot++) {
+        uint64_t noise = seed = seed * 6364136223846793005u + 1442695040888963407u;
+        off_t begins =
+            (off_t)at + 4096 + slot * (off_t)(FT_CHANNEL_BYTES / 2); /* a page of header */
+        off_t ends = begins + (off_t)(FT_CHANNEL_BYTES / 2) - 64;
+        ck_assert_int_eq(pwrite(fd, &noise, sizeof noise, begins), sizeof noise); /* put, length */
+        ck_assert_int_eq(pwrite(fd, &noise, sizeof noise, ends), sizeof noise);   /* taken, state */
+    }
+    close(fd);
+    return true;
+}
+
+static void shared_scribbled(struct load *load) {
+    int n = 0;
+    for (int i = 0; i < 6; i++) {
+        enum cluster_role role = i % 2 == 0 ? CLUSTER_DRAFT : CLUSTER_TARGET;
+        n += scribble(load->cluster, role, ft_clock_random_u64());
+        load_run(load, 100);
+    }
+    ck_assert_int_ge(n, 1);
+}
+
 /* ---- clients --------------------------------------------------------------------------------- */
 
 static int g_raw[RAW_CONNECTIONS];
@@ -333,6 +373,7 @@ const struct outage outages[] = {
     {"target worker restarted", restart_target, 0, nothing},
     {"both workers killed", kill_both, 300, spawn_both},
     {"shared memory removed", shared_removed, 0, nothing},
+    {"shared memory scribbled over", shared_scribbled, 0, nothing},
     {"no file descriptors left", few_descriptors, 400, many_descriptors},
     {"client never reads", stuck_client, 500, stuck_client_goes},
     {"client opens 1,000 streams", thousand_streams, 0, nothing},
