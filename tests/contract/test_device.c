@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/gpu/device.h"
+#include "support/suite.h"
 
 static const struct ft_device_opts opts = {.n_threads = 2, .idle_spin_us = 50};
 
@@ -133,9 +134,5 @@ int main(void) {
     tcase_add_loop_test(tcase, alloc_of_too_much_fails_and_leaves_output_alone, 0, n_kinds);
     tcase_add_loop_test(tcase, copied_and_placed_memory_feeds_operations, 0, n_kinds);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

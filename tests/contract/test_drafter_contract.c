@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/suite.h"
 #include "unit/chi_square.h"
 #include "unit/drafter_rig.h"
 #include "unit/table_model.h"
@@ -271,9 +272,5 @@ int main(void) {
     tcase_add_loop_test(tc, memory_is_bounded, 0, N_DRAFTERS);
     tcase_add_loop_test(tc, nothing_is_proposed_where_nothing_fits, 0, N_DRAFTERS);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

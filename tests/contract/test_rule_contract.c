@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/spec/rule.h"
+#include "support/suite.h"
 #include "unit/chi_square.h"
 #include "unit/table_model.h"
 
@@ -219,9 +220,5 @@ int main(void) {
     tcase_add_test(tcase, non_finite_row_is_an_error_and_leaves_the_verdict);
     Suite *suite = suite_create("rule contract");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "common/spec/rule.h"
+#include "support/suite.h"
 #include "unit/chi_square.h"
 #include "unit/naive_transform.h"
 #include "unit/table_model.h"
@@ -163,9 +164,5 @@ int main(void) {
     tcase_add_test(tcase, texts_follow_the_target_when_the_draft_is_the_target);
     Suite *suite = suite_create("rule distribution");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/spec/rule.h"
+#include "support/suite.h"
 #include "unit/chi_square.h"
 #include "unit/table_model.h"
 
@@ -260,9 +261,5 @@ int main(void) {
     tcase_add_test(tcase, synthetic_never_commits_an_id_outside_the_target);
     Suite *suite = suite_create("rule promises");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -12,6 +12,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { PROMPTS = 96, PROMPT_LEN = 32, LEN = 192, TESTS = 16, TOGETHER = 32 };
 
@@ -181,9 +182,5 @@ int main(void) {
     tcase_add_loop_test(tc, bench_pair_accepts_stories_as_the_reference_says, 0, 2);
     tcase_add_loop_test(tc, bench_pair_accepts_code_as_the_reference_says, 0, 2);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 static struct cluster g_cluster;
 
@@ -150,9 +151,5 @@ int main(void) {
     tcase_add_test(tc, every_row_is_measured);
     tcase_add_test(tc, synthetic_acceptance_is_flagged);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

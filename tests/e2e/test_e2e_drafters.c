@@ -6,6 +6,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "unit/chi_square.h"
 
 enum { TOGETHER = 16 };
@@ -248,9 +249,5 @@ int main(void) {
     tcase_add_test(tc, auto_drafts_where_everything_is_accepted);
     tcase_add_test(tc, unknown_and_unlearnt_drafters_are_refused);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

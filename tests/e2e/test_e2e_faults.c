@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { STREAMS = 8, N = 400 };
 
@@ -403,9 +404,5 @@ int main(void) {
     tcase_add_test(tc, dev07_swapped_tokens_are_refused_naming_the_first_difference);
     tcase_add_test(tc, dev71_mode_and_reason_are_told);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

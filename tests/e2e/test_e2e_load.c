@@ -12,6 +12,7 @@
 #include "common/model/config.h"
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { KINDS = 24, STREAMS = 64, PROMPT_MAX = 900, PRESSED = 6, LONG = 4 };
 
@@ -469,9 +470,5 @@ int main(void) {
     tcase_set_timeout(soak, 7200);
     tcase_add_test(soak, dev41_sixty_four_clients_get_their_solo_text_and_leave_nothing);
     suite_add_tcase(suite, soak);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 static struct cluster g_cluster;
 static struct gen g_gen, g_other;
@@ -248,9 +249,5 @@ int main(void) {
     tcase_add_test(tc, prompt_of_one_token_has_no_logprobs);
     tcase_add_test(tc, prompt_is_echoed_and_truncated);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { BATCH = 16 };
 
@@ -315,9 +316,5 @@ int main(void) {
     tcase_set_timeout(bench, 1200);
     tcase_add_test(bench, bench_reference_prompts_are_equal_at_every_k);
     suite_add_tcase(suite, bench);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

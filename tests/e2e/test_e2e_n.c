@@ -4,6 +4,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { N = 5, TOKENS = 60, INVALID = 3, INTERNAL = 13 };
 
@@ -196,9 +197,5 @@ int main(void) {
     tcase_add_test(tc, one_failure_fails_the_call);
     tcase_add_test(tc, more_than_can_ever_be_there_are_refused);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -14,6 +14,7 @@
 #include "support/cluster.h"
 #include "support/fixtures.h"
 #include "support/promtext.h"
+#include "support/suite.h"
 
 /* A stream of N_LONG goes on while a command is started; instrumented tokens take longer. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -657,9 +658,5 @@ int main(void) {
     tcase_add_test(tc, metrics_answer_while_a_worker_is_stopped);
     tcase_add_test(tc, every_command_prints_text_and_one_json_object);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -17,6 +17,7 @@
 #include "common/base/clock.h"
 #include "e2e/outages.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 static struct cluster g_cluster;
 static struct load g_load;
@@ -301,9 +302,5 @@ int main(void) {
     tcase_set_timeout(soak, 7200);
     tcase_add_test(soak, dev41_random_outages_for_a_long_time_cost_nothing_and_leave_nothing);
     suite_add_tcase(suite, soak);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "unit/chi_square.h"
 
 enum { COMPANY = 32 };
@@ -400,9 +401,5 @@ int main(void) {
     tcase_add_test(tc, stops_and_lengths_hold_under_every_rule);
     tcase_add_test(tc, masks_and_min_tokens_hold_under_every_rule);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { TOGETHER = 32, POSITIONS = 4 };
 
@@ -316,9 +317,5 @@ int main(void) {
     tcase_add_test(tc, dev16_equal_models_accept_nearly_everything);
     tcase_add_test(tc, logit_bias_moves_and_bans);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

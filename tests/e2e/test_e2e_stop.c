@@ -5,6 +5,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 static struct cluster g_cluster;
 static struct gen g_gen;
@@ -334,9 +335,5 @@ int main(void) {
     tcase_add_test(tc, min_tokens_bans_eos_until_reached);
     tcase_add_test(tc, dev65_statistics_count_what_was_verified);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include "common/base/file.h"
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "support/trace_events.h"
 
 static struct cluster g_cluster;
@@ -96,9 +97,5 @@ int main(void) {
     tcase_add_test(tc, every_token_lies_in_a_round);
     tcase_add_test(tc, plain_service_has_no_draft_spans);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

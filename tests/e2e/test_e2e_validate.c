@@ -10,6 +10,7 @@
 
 #include "support/cluster.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { NEIGHBOURS = 4, NEIGHBOUR_TOKENS = 500, INVALID = 3, UNIMPLEMENTED = 12, EXHAUSTED = 8 };
 
@@ -468,9 +469,5 @@ int main(void) {
     tcase_add_test(tc, queue_full_is_resource_exhausted);
     tcase_add_test(tc, dev17_non_finite_logits_fail_that_request_only);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

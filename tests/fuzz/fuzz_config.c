@@ -9,6 +9,7 @@
 #include "common/model/config.h"
 #include "fuzz/config_mutate.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 static const char *const k_dirs[] = {
     "tests/data/golden/llama-mqa-rope-llama3", "tests/data/golden/qwen3-qknorm",
@@ -86,9 +87,5 @@ int main(void) {
     tcase_add_loop_test(tcase, parse_mutated_config_refuses_or_keeps_promises, 0,
                         sizeof k_dirs / sizeof k_dirs[0]);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

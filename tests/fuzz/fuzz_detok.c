@@ -6,6 +6,7 @@
 
 #include "common/base/clock.h"
 #include "common/text/detok.h"
+#include "support/suite.h"
 
 #define FUZZ_NS 2000000000
 #define STOPS_MAX 4
@@ -148,9 +149,5 @@ int main(void) {
     TCase *tc = tcase_create("fuzz");
     tcase_add_test(tc, dev22_random_streams_match_the_model);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

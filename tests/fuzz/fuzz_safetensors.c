@@ -10,6 +10,7 @@
 #include "common/model/weights.h"
 #include "fuzz/config_mutate.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 #define GOLDEN "tests/data/golden/qwen3-qknorm"
 #define HEADER_MAX 16384
@@ -148,9 +149,5 @@ int main(void) {
     tcase_add_test(tcase, parse_mutated_header_refuses_or_keeps_promises);
     tcase_add_test(tcase, open_mutated_checkpoint_refuses_or_binds);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "unit/test_tokenizer_fixture.h"
 
 #define FUZZ_NS 1500000000 /* of each test */
@@ -261,9 +262,5 @@ int main(void) {
     tcase_add_test(tc, open_mutated_bytes_is_safe);
     tcase_add_test(tc, encode_random_bytes_round_trips);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "common/base/clock.h"
+#include "support/suite.h"
 #include "unit/test_wire_samples.h"
 
 #define FUZZ_NS 250000000 /* of each message */
@@ -100,9 +101,5 @@ int main(void) {
     TCase *tc = tcase_create("fuzz_wire");
     tcase_add_loop_test(tc, decode_mutated_bytes_never_crashes, 0, (int)n_wire_samples);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -10,6 +10,7 @@
 #include "ipc/worker_client.h"
 #include "ipc/worker_process.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 enum { VOCAB = 264, LEN = 200 };
 
@@ -289,9 +290,5 @@ int main(void) {
     tcase_add_test(tc, dev17_nan_of_a_real_model_fails_its_own_sequence);
     tcase_add_test(tc, dev41_blocks_and_memory_come_back);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

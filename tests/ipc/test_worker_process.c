@@ -14,6 +14,7 @@
 #include "ipc/worker_client.h"
 #include "ipc/worker_process.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 static const char *const k_roles[] = {"target", "draft"};
 static const char *const k_small[] = {"--kv_cache_bytes=4Mi", "--num_threads=1", NULL};
@@ -320,9 +321,5 @@ int main(void) {
     tcase_add_test(tc, dev35_die_with_parent_leaves_no_orphan);
     tcase_add_test(tc, garbage_on_the_socket_harms_nobody);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -10,6 +10,7 @@
 #include "ipc/history_model.h"
 #include "ipc/worker_client.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "target_worker/verify.h"
 #include "unit/worker_rig.h"
 
@@ -304,9 +305,5 @@ int main(void) {
     tcase_add_test(tc, release_forgets_sequences_and_ignores_unknown_ones);
     tcase_add_test(tc, dev59_failed_forward_ends_stream_and_service);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "common/text/regex.h"
 #include "common/text/split.h"
 #include "common/text/utf8.h"
+#include "support/suite.h"
 
 #define CLASSES FT_TEST_BINARY_DIR "/oracle/vectors/classes.jsonl"
 #define N_CODES 0x110000
@@ -112,9 +113,5 @@ int main(void) {
     TCase *tc = tcase_create("oracle");
     tcase_add_test(tc, dev12_classes_match_the_library);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

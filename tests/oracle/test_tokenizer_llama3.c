@@ -6,6 +6,7 @@
 #include "common/base/buf.h"
 #include "common/base/clock.h"
 #include "common/text/tokenizer.h"
+#include "support/suite.h"
 
 #define LLAMA3 FT_TEST_BINARY_DIR "/oracle/vectors/llama3_1"
 #define N_MODEL_TOKENS 128000
@@ -102,9 +103,5 @@ int main(void) {
     tcase_add_test(tc, dev54_long_words_take_little_time);
     tcase_add_test(tc, open_takes_well_under_a_second);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

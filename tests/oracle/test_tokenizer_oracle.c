@@ -10,6 +10,7 @@
 #include "common/base/file.h"
 #include "common/text/pretok.h"
 #include "common/text/tokenizer.h"
+#include "support/suite.h"
 
 #define VECTORS FT_TEST_BINARY_DIR "/oracle/vectors"
 #define SHOWN_MAX 5
@@ -171,9 +172,5 @@ int main(void) {
     TCase *tc = tcase_create("oracle");
     tcase_add_test(tc, dev12_random_unicode_matches_the_library);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "sim/model.h"
 #include "sim/net.h"
 #include "sim/world.h"
+#include "support/suite.h"
 
 #define MS 1000000
 
@@ -473,9 +474,5 @@ int main(void) {
     tcase_add_test(tc, call_that_ends_while_its_text_is_tokenized_leaves_nothing);
     tcase_add_test(tc, service_that_ends_while_texts_are_tokenized_answers_them);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

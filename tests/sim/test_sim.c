@@ -7,6 +7,7 @@
 
 #include "sim/net.h"
 #include "sim/world.h"
+#include "support/suite.h"
 
 #define MS 1000000
 
@@ -131,9 +132,5 @@ int main(void) {
     tcase_add_test(tc, any_seed_loses_nothing_and_repeats_nothing);
     tcase_add_test(tc, a_seed_is_replayed_exactly);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -8,14 +8,12 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "support/suite.h"
+
 static Suite *suite(void);
 
 int main(void) {
-    SRunner *runner = srunner_create(suite());
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite());
 }
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "common/model/model.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 #define N_BLOCKS 8
 #define POSITIONS (N_BLOCKS * FT_KV_BLOCK_TOKENS)
@@ -168,9 +169,5 @@ int main(void) {
     tcase_add_test(tcase, dev34_tied_and_copied_heads_agree);
     tcase_add_test(tcase, window_hides_positions_past_it_alone);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

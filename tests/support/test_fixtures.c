@@ -1,6 +1,5 @@
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -8,6 +7,7 @@
 
 #include "common/model/weights.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 static void open_model(const char *spec, struct ft_model_config *config, struct ft_weights *w) {
     const char *dir = ft_fixture_model(spec);
@@ -109,9 +109,5 @@ int main(void) {
     tcase_add_test(tcase, model_made_by_many_at_once_is_whole);
     tcase_add_test(tcase, temp_dir_is_written_copied_and_removed);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

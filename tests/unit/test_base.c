@@ -7,6 +7,7 @@
 #include "common/base/file.h"
 #include "common/base/param.h"
 #include "common/base/str.h"
+#include "support/suite.h"
 
 START_TEST(utf8_prefix_stops_at_bad_bytes) {
     static const struct {
@@ -175,9 +176,5 @@ int main(void) {
     tcase_add_test(tc, param_set_bad_names_key_value_and_limit);
     tcase_add_test(tc, file_read_missing_and_too_large_are_told_apart);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

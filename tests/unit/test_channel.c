@@ -6,6 +6,7 @@
 
 #include "common/ipc/channel.h"
 #include "common/ipc/region.h"
+#include "support/suite.h"
 
 static void *g_shared;
 static struct ft_channel g_worker, g_coordinator;
@@ -198,9 +199,5 @@ int main(void) {
     tcase_add_test(tc, both_sides_of_a_region_share_its_channel);
     tcase_add_test(tc, two_that_sleep_and_look_never_miss_each_other);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

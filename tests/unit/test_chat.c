@@ -5,6 +5,7 @@
 #include "common/base/buf.h"
 #include "common/text/chat.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "unit/test_tokenizer_fixture.h"
 
 #define S(literal) ((struct ft_str){(literal), sizeof(literal) - 1})
@@ -203,9 +204,5 @@ int main(void) {
     tcase_add_test(tc, encode_token_limit_is_exact);
     tcase_add_test(tc, detect_follows_tokens_then_template);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

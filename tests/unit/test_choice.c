@@ -7,6 +7,7 @@
 
 #include "common/spec/chooser.h"
 #include "support/fake_gpu.h"
+#include "support/suite.h"
 #include "unit/choice_cases.h"
 
 #define CASES 6000
@@ -215,9 +216,5 @@ int main(void) {
     tcase_add_test(tcase, chooser_decides_all_rounds_of_a_step);
     tcase_add_test(tcase, dev37_chooser_of_a_broken_device_fails_and_does_not_wait);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

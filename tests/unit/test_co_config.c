@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coordinator/config.h"
+#include "support/suite.h"
 
 static enum ft_code parse(const char *const *args, int n, struct co_config *config,
                           struct ft_err *err) {
@@ -107,9 +108,5 @@ int main(void) {
     tcase_add_loop_test(tc, parse_bad_arguments_are_named, 0, sizeof k_bad / sizeof k_bad[0]);
     tcase_add_test(tc, parse_insecure_address_needs_the_override);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

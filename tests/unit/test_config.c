@@ -6,6 +6,7 @@
 
 #include "common/model/config.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 /* A Llama of small, distinct sizes; tests change keys of it. */
 static const char k_llama[] =
@@ -536,9 +537,5 @@ static Suite *make_suite(void) {
 }
 
 int main(void) {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? 0 : 1;
+    return suite_run(make_suite());
 }

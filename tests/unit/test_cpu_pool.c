@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/gpu/cpu/pool.h"
+#include "support/suite.h"
 
 #define ITEMS_MAX 5000
 
@@ -147,9 +148,5 @@ int main(void) {
     tcase_add_test(tcase, more_threads_than_cores_still_finish);
     tcase_add_test(tcase, create_with_bad_count_names_value_and_limit);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

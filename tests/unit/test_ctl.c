@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "support/suite.h"
 #include "unit/test_ctl_run.h"
 
 /* ---- generate ------------------------------------------------------------------------------- */
@@ -425,9 +426,5 @@ int main(void) {
     Suite *suite = suite_create("ctl");
     suite_add_tcase(suite, generate_case());
     suite_add_tcase(suite, usage_case());
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "support/suite.h"
 #include "unit/test_ctl_run.h"
 
 static char in_path[64], out_path[64];
@@ -266,9 +267,5 @@ int main(void) {
     tcase_add_test(tc, files_that_do_not_fit_are_refused_and_left_alone);
     tcase_add_test(tc, long_batch_is_bounded_and_complete);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

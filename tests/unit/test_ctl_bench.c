@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/spec/theory.h"
+#include "support/suite.h"
 #include "unit/bench_samples.h"
 
 static void require_near(double got, double expected, const char *what) {
@@ -74,9 +75,5 @@ int main(void) {
     tcase_add_test(tc, rows_without_samples_are_zeros);
     tcase_add_test(tc, outputs_are_whole);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "common/base/file.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "unit/bench_samples.h"
 
 /* Put at the end of the page: what it looks like to the browser, as text. */
@@ -165,9 +166,5 @@ int main(void) {
     tcase_add_loop_test(tc, page_is_whole_in_a_browser, 0, 3);
     tcase_add_test(tc, check_sees_what_is_wrong);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "foretokenctl/flags.h"
+#include "support/suite.h"
 
 static struct ctl_options opts;
 static struct ft_err err;
@@ -184,9 +185,5 @@ int main(void) {
     tcase_add_test(tc, parse_bad_value_names_flag_value_and_type);
     tcase_add_test(tc, parse_flag_of_another_command_is_refused);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "common/spec/philox.h"
 #include "foretokenctl/trace.h"
+#include "support/suite.h"
 #include "support/trace_events.h"
 
 enum { ROUNDS = 200, SEQS = 5 };
@@ -119,9 +120,5 @@ int main(void) {
     tcase_add_test(tc, rounds_become_nested_spans);
     tcase_add_test(tc, nonsense_times_give_a_file_that_opens);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

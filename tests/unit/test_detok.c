@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "common/text/detok.h"
+#include "support/suite.h"
 
 #define S(literal) ((struct ft_str){(literal), sizeof(literal) - 1})
 
@@ -216,9 +217,5 @@ int main(void) {
     tcase_add_test(tc, push_empty_stop_never_matches);
     tcase_add_test(tc, push_long_text_holds_little);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

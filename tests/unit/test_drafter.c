@@ -2,6 +2,7 @@
 #include <check.h>
 #include <stdlib.h>
 
+#include "support/suite.h"
 #include "unit/drafter_rig.h"
 
 enum { VOCAB = 256, TEXT_MAX = 4096 };
@@ -226,9 +227,5 @@ int main(void) {
     tcase_add_test(tc, chain_asks_the_model_when_no_context_is_long_enough);
     tcase_add_test(tc, chain_refuses_members_that_it_cannot_hold);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -4,6 +4,7 @@
 
 #include "common/spec/gumbel.h"
 #include "common/spec/philox.h"
+#include "support/suite.h"
 #include "unit/chi_square.h"
 
 enum { N = 100 };
@@ -95,9 +96,5 @@ int main(void) {
     tcase_add_test(tcase, draw_without_weight_is_none);
     Suite *suite = suite_create("gumbel");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "coordinator/histogram.h"
+#include "support/suite.h"
 
 static const struct co_histogram_bounds k_bounds = {4, {1, 2, 4, 8}};
 
@@ -54,9 +55,5 @@ int main(void) {
     tcase_add_test(tc, quantile_is_linear_inside_a_class);
     tcase_add_test(tc, bounds_ascend);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -4,6 +4,7 @@
 
 #include "common/kv/kvhash.h"
 #include "common/kv/kvpool.h"
+#include "support/suite.h"
 
 static struct ft_kvpool *make(int32_t n_blocks, int32_t block_tokens, bool caching) {
     struct ft_kvpool_opts opts = {n_blocks, block_tokens, caching, 7};
@@ -251,9 +252,5 @@ int main(void) {
     tcase_add_test(tc, prefix_caching_off_finds_and_keeps_nothing);
     tcase_add_test(tc, random_take_and_give_never_lends_a_block_twice);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 
 #include "common/kv/kvlayout.h"
 #include "common/kv/kvseq.h"
+#include "support/suite.h"
 
 /* KV memory stands in as one number per slot: a hash of every token up to that position. Reading
  * it back tells whether anything was written over, or shared that should not have been. */
@@ -347,9 +348,5 @@ int main(void) {
     tcase_add_test(tc, dev06_truncate_into_a_shared_block_never_writes_it);
     tcase_add_test(tc, add_past_the_table_fails_and_release_makes_room);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

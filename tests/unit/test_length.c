@@ -8,6 +8,7 @@
 #include "common/spec/philox.h"
 #include "common/spec/theory.h"
 #include "coordinator/length.h"
+#include "support/suite.h"
 
 enum { ROUNDS = 4000, BATCH_MAX = 64 };
 
@@ -404,9 +405,5 @@ int main(void) {
     tcase_add_test(tc, costs_are_lines_between_what_was_measured);
     tcase_add_test(tc, costs_beyond_what_was_measured_grow_as_those_of_others);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

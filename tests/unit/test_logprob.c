@@ -5,6 +5,7 @@
 
 #include "common/spec/logprob.h"
 #include "common/spec/philox.h"
+#include "support/suite.h"
 
 enum { N = 1000 };
 
@@ -90,9 +91,5 @@ int main(void) {
     tcase_add_test(tcase, non_finite_row_is_an_error);
     Suite *suite = suite_create("logprob");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include "coordinator/metrics.h"
 #include "support/fixtures.h"
 #include "support/promtext.h"
+#include "support/suite.h"
 
 static struct co_app g_app;
 static struct prom g_prom;
@@ -187,9 +188,5 @@ int main(void) {
     tcase_add_test(tc, dashboard_asks_for_metrics_that_are_exported);
     tcase_add_test(tc, alert_rules_ask_for_metrics_that_are_exported);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/gpu/cpu/isa.h"
+#include "support/suite.h"
 #include "unit/model_run.h"
 #include "unit/naive_model.h"
 
@@ -335,9 +336,5 @@ int main(void) {
     tcase_add_test(tcase, dev59_forward_past_a_limit_is_refused_and_writes_nothing);
     tcase_add_test(tcase, steps_longer_than_a_tile_equal_short_ones);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

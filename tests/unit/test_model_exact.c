@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/suite.h"
 #include "unit/model_run.h"
 
 #define LEN_MAX 320
@@ -229,9 +230,5 @@ int main(void) {
                         sizeof dirs / sizeof dirs[0]);
     tcase_add_loop_test(tcase, dev61_rows_of_demo_pair_do_not_depend_on_chunks, 0, 2);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

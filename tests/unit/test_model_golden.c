@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "support/suite.h"
 #include "unit/model_run.h"
 
 #define DATA FT_TEST_SOURCE_DIR "/tests/data/"
@@ -158,9 +159,5 @@ int main(void) {
     else
         puts("skipped: the bench pair (FORETOKEN_BENCH_MODELS is not set)");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "common/gpu/cpu/isa.h"
 #include "common/gpu/device.h"
+#include "support/suite.h"
 #include "unit/ops_reference.h"
 
 static struct ft_device *device; /* of the instruction set under test */
@@ -351,9 +352,5 @@ int main(void) {
     tcase_add_loop_test(tcase, angles_match_reference, 0, n_isas);
     tcase_add_loop_test(tcase, rope_and_kv_write_match_reference, 0, n_isas);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 
 #include "common/gpu/cpu/isa.h"
 #include "common/gpu/device.h"
+#include "support/suite.h"
 #include "unit/ops_reference.h"
 
 #define SEQS 4
@@ -227,9 +228,5 @@ int main(void) {
     tcase_add_loop_test(tcase, dev50_attention_of_a_row_has_the_same_bits_however_it_is_cut, 0,
                         sizeof shapes / sizeof shapes[0]);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "common/spec/philox.h"
+#include "support/suite.h"
 
 /* Known answers of philox4x32-10 as published with Random123 (kat_vectors). */
 START_TEST(block_of_known_counter_and_key_gives_published_answer) {
@@ -91,9 +92,5 @@ int main(void) {
     tcase_add_test(tcase, uniform_streams_are_uncorrelated);
     Suite *suite = suite_create("philox");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -1,11 +1,11 @@
 /* Properties of the planner, over random loads: nothing exceeds a step, everybody who decodes is
  * served in every round, prefill always moves, and a draft that is behind catches up. */
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/sampling.h"
 #include "coordinator/plan.h"
+#include "support/suite.h"
 
 enum { ITEMS = 40 };
 
@@ -309,9 +309,5 @@ int main(void) {
     tcase_add_test(tc, plan_of_every_row_is_bounded_by_rows);
     tcase_add_test(tc, dev31_prompt_longer_than_a_step_is_chunked);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

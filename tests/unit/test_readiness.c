@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coordinator/readiness.h"
+#include "support/suite.h"
 
 struct told {
     int n;
@@ -149,9 +150,5 @@ int main(void) {
     tcase_add_test(tc, listener_may_leave_while_it_is_told);
     tcase_add_test(tc, long_reason_is_cut_and_told_once);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

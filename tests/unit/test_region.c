@@ -9,6 +9,7 @@
 
 #include "common/ipc/region.h"
 #include "support/fake_gpu.h"
+#include "support/suite.h"
 
 static struct ft_region *make(int32_t n_rows, int32_t n_cols) {
     struct ft_region_layout layout = {0xE90C, n_rows, n_cols};
@@ -278,9 +279,5 @@ int main(void) {
     tcase_add_test(tc, rows_on_a_gpu_are_found_where_the_header_says);
     tcase_add_test(tc, rows_on_a_gpu_that_cannot_be_read_are_refused);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

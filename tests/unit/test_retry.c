@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "coordinator/retry.h"
+#include "support/suite.h"
 
 #define MS INT64_C(1000000)
 
@@ -75,9 +76,5 @@ int main(void) {
     tcase_add_test(tc, hint_follows_what_requests_take_of_late);
     tcase_add_test(tc, hint_stays_within_its_bounds);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

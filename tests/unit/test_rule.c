@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/spec/rule.h"
+#include "support/suite.h"
 #include "unit/table_model.h"
 
 static struct table_run run;
@@ -589,9 +590,5 @@ int main(void) {
     tcase_add_test(tcase, ban_of_everything_names_the_row);
     Suite *suite = suite_create("rule");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "common/model/safetensors.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 
 /* Data of the small files made here: a [2, 3] and a [4], both F32. */
 #define DATA_BYTES 40
@@ -288,9 +289,5 @@ static Suite *make_suite(void) {
 }
 
 int main(void) {
-    SRunner *runner = srunner_create(make_suite());
-    srunner_run_all(runner, CK_ENV);
-    int n_failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return n_failed == 0 ? 0 : 1;
+    return suite_run(make_suite());
 }

@@ -1,8 +1,8 @@
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "foretokenctl/screen.h"
+#include "support/suite.h"
 
 static struct ft_buf g_out;
 
@@ -152,9 +152,5 @@ int main(void) {
     tcase_add_test(tc, screen_says_what_an_operator_looks_for);
     tcase_add_test(tc, strange_text_of_the_service_reaches_no_terminal);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

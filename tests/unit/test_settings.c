@@ -6,6 +6,7 @@
 
 #include "common/base/conf.h"
 #include "common/base/settings.h"
+#include "support/suite.h"
 
 /* ---- the ini reader ------------------------------------------------------------------------- */
 
@@ -367,9 +368,5 @@ int main(void) {
     tcase_add_test(sources, print_reads_back_as_the_same_values);
     tcase_add_test(sources, reload_takes_what_is_reloadable_and_names_the_rest);
     suite_add_tcase(suite, sources);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

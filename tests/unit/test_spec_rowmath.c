@@ -7,6 +7,7 @@
 #include "common/spec/philox.h"
 #include "common/spec/rowmath.h"
 #include "common/spec/select.h"
+#include "support/suite.h"
 
 #define N_MAX 1100
 #define GUARD 12345.0f
@@ -271,9 +272,5 @@ int main(void) {
     tcase_add_test(tcase, counts_of_many_ids_equal_a_plain_table);
     Suite *suite = suite_create("rowmath");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

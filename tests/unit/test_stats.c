@@ -1,8 +1,8 @@
 #include <check.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "coordinator/stats.h"
+#include "support/suite.h"
 
 START_TEST(dev65_counts_are_of_verified_and_committed_tokens) {
     struct co_spec_stats s = {0};
@@ -45,9 +45,5 @@ int main(void) {
     tcase_add_test(tc, dev65_counts_are_of_verified_and_committed_tokens);
     tcase_add_test(tc, dev66_medians_before_the_first_round_are_zero);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

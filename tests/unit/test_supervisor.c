@@ -12,6 +12,7 @@
 #include "common/base/logfields.h"
 #include "common/base/supervisor.h"
 #include "common/rpc/watchdog.h"
+#include "support/suite.h"
 
 static char g_path[64];
 static int g_socket = -1;
@@ -178,9 +179,5 @@ int main(void) {
                         sizeof k_lines / sizeof k_lines[0]);
     tcase_add_test(tcase, fields_stop_at_the_bound);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -6,6 +6,7 @@
 
 #include "common/spec/philox.h"
 #include "common/spec/theory.h"
+#include "support/suite.h"
 
 static void require_near(double got, double expected, double slack, const char *what) {
     ck_assert_msg(fabs(got - expected) <= slack, "%s: %.6f, expected %.6f", what, got, expected);
@@ -179,9 +180,5 @@ int main(void) {
     tcase_add_test(tc, alpha_of_rows_is_their_overlap);
     tcase_add_test(tc, alpha_of_counts_leaves_out_what_was_not_decided);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/text/tokenizer.h"
+#include "support/suite.h"
 
 #define MODEL FT_TEST_SOURCE_DIR "/models/demo-target"
 
@@ -135,9 +136,5 @@ int main(void) {
     tcase_add_test(tc, encode_that_is_told_to_stop_leaves_no_ids);
     tcase_add_test(tc, fork_that_is_closed_leaves_the_original_whole);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

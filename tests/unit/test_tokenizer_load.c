@@ -5,6 +5,7 @@
 
 #include "common/base/clock.h"
 #include "support/fixtures.h"
+#include "support/suite.h"
 #include "unit/test_tokenizer_fixture.h"
 
 /* Takes root. */
@@ -186,9 +187,5 @@ int main(void) {
     tcase_add_test(tc, open_broken_files_are_refused);
     tcase_add_test(tc, dev52_bad_bos_configuration_is_refused);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

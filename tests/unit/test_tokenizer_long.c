@@ -7,6 +7,7 @@
 #include "common/base/buf.h"
 #include "common/text/norm.h"
 #include "common/text/tokenizer.h"
+#include "support/suite.h"
 
 #define MODEL FT_TEST_SOURCE_DIR "/models/demo-target"
 
@@ -110,9 +111,5 @@ int main(void) {
     tcase_add_test(tc, dev54_over_long_text_is_refused_after_bounded_work);
     tcase_add_test(tc, apply_long_run_of_marks_is_not_quadratic);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

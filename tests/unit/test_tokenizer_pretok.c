@@ -6,6 +6,7 @@
 #include "common/base/buf.h"
 #include "common/text/pretok.h"
 #include "common/text/regex.h"
+#include "support/suite.h"
 #include "unit/test_tokenizer_fixture.h"
 
 #define S(literal) ((struct ft_str){(literal), sizeof(literal) - 1})
@@ -247,9 +248,5 @@ int main(void) {
     tcase_add_test(tc, dev12_unknown_pretokenizers_are_refused_by_name);
     tcase_add_test(tc, run_long_backtracking_is_right_or_an_error);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/buf.h"
 #include "common/text/tokenizer.h"
+#include "support/suite.h"
 
 /* The ids of in are those of want from its id `skip` on. */
 static void check_ids(struct ft_tokenizer *tokenizer, struct ft_str in, bool add_special,
@@ -73,9 +74,5 @@ int main(void) {
     else
         puts("encode_bench_vectors_match skipped: FORETOKEN_BENCH_MODELS is not set");
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

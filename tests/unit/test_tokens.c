@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coordinator/tokens.h"
+#include "support/suite.h"
 
 #define SECOND 1000000000LL
 /* printf TEXT | sha256sum */
@@ -154,9 +155,5 @@ int main(void) {
     tcase_add_test(t, rate_is_a_minute_of_requests_that_fills_up_evenly);
     tcase_add_test(t, file_read_again_gives_no_second_allowance);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

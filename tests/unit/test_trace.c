@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "coordinator/trace.h"
+#include "support/suite.h"
 
 static struct co_trace g_trace;
 static struct ft_arena *g_arena;
@@ -179,9 +180,5 @@ int main(void) {
     tcase_add_test(tc, request_ids_are_cut_between_characters);
     tcase_add_test(tc, decode_of_too_much_or_nonsense_is_refused);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

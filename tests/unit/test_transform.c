@@ -6,6 +6,7 @@
 
 #include "common/spec/philox.h"
 #include "common/spec/transform.h"
+#include "support/suite.h"
 #include "unit/naive_transform.h"
 
 /* Random rows of values on a grid, so that ties are frequent and exact. */
@@ -447,9 +448,5 @@ int main(void) {
     tcase_add_test(tcase, draw_from_long_rows_equals_a_plain_walk);
     Suite *suite = suite_create("transform");
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

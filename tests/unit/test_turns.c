@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "coordinator/turns.h"
+#include "support/suite.h"
 
 enum { REQUESTS = 200, POOL = 64, QUEUES = 300 };
 
@@ -157,9 +158,5 @@ int main(void) {
     tcase_add_test(tc, stream_of_small_requests_does_not_starve_a_large_one);
     tcase_add_test(tc, walk_looks_behind_a_bounded_number_of_requests);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -9,6 +9,7 @@
 #include "common/wire/admin.h"
 #include "common/wire/inference.h"
 #include "common/wire/worker.h"
+#include "support/suite.h"
 #include "unit/test_wire_samples.h"
 
 static struct ft_arena *arena;
@@ -587,9 +588,5 @@ int main(void) {
     Suite *suite = suite_create("wire");
     suite_add_tcase(suite, protoc_case());
     suite_add_tcase(suite, wire_case());
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 
 #include "common/wire/operate.h"
 #include "common/wire/worker.h"
+#include "support/suite.h"
 
 static struct ft_arena *g_arena;
 static struct ft_buf g_wire;
@@ -170,9 +171,5 @@ int main(void) {
     tcase_add_test(tc, small_messages_go_there_and_back);
     tcase_add_test(tc, noise_is_refused_or_read_and_never_more);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -8,6 +8,7 @@
 #include "common/wire/health.h"
 #include "common/wire/reflection.h"
 #include "common/wire/vllm_engine.h"
+#include "support/suite.h"
 
 static struct ft_arena *g_arena;
 static struct ft_buf g_out;
@@ -325,9 +326,5 @@ int main(void) {
     tcase_add_test(t, schema_closes_over_imports_and_refuses_what_is_no_set);
     tcase_add_test(t, reflection_answers_are_byte_for_byte_the_standard);
     suite_add_tcase(suite, t);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_ENV);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+    return suite_run(suite);
 }

@@ -5,6 +5,7 @@
 
 #include "common/wire/inference.h"
 #include "common/wire/worker.h"
+#include "support/suite.h"
 
 static struct ft_arena *arena;
 static struct ft_buf wire, other;
@@ -277,9 +278,5 @@ int main(void) {
     tcase_add_test(tc, decode_into_a_full_arena_is_exhausted);
     tcase_add_test(tc, step_of_five_tokens_costs_microseconds);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

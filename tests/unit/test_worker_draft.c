@@ -5,6 +5,7 @@
 #include "common/spec/rule.h"
 #include "draft_worker/draft.h"
 #include "ipc/history_model.h"
+#include "support/suite.h"
 #include "unit/worker_rig.h"
 
 enum { LEN = HISTORY_LEN_MAX, K_MAX = FT_DRAFT_LEN_MAX };
@@ -371,9 +372,5 @@ int main(void) {
     tcase_add_test(tc, dev17_non_finite_logits_fail_one_draft_only);
     tcase_add_test(tc, dev68_prefix_hit_drafts_the_same);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "ipc/history_model.h"
+#include "support/suite.h"
 #include "target_worker/verify.h"
 #include "unit/worker_rig.h"
 
@@ -478,9 +479,5 @@ int main(void) {
     tcase_add_test(tc, step_takes_what_it_gives_back_whatever_the_order);
     tcase_add_test(tc, sequences_of_a_step_go_through_one_forward_pass);
     suite_add_tcase(suite, tc);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed == 0 ? 0 : 1;
+    return suite_run(suite);
 }
