@@ -378,7 +378,7 @@ static void fill_heap(struct heap *heap, const struct co_length_item *items, int
 static double best_plan(const struct co_length_item *items, int32_t n, struct choice *choice) {
     static struct heap heap;                            /* one thread chooses */
     static int32_t added[ITEMS_MAX * FT_DRAFT_LEN_MAX]; /* items, in that order */
-    int32_t k[ITEMS_MAX], n_added = 0, n_best = 0, n_other = 0;
+    int32_t k[ITEMS_MAX] = {0}, n_added = 0, n_best = 0, n_other = 0;
     for (int32_t i = 0; i < n; i++)
         choice->k[i] = choice->k_other[i] = k[i] = items[i].is_free ? 0 : items[i].k_max;
     struct plan plan = plan_of(items, n, choice, k);
