@@ -13,7 +13,7 @@ if(FORETOKEN_SANITIZE) # it is for races and leaks; the release build counts
                ENVIRONMENT FORETOKEN_TEST_DRAWS=256)
 endif()
 
-ft_test(e2e/test_e2e_alpha.c LINK ft_test_cluster ft_test_support m LABELS e2e slow TIMEOUT 3600)
+ft_test(e2e/test_e2e_alpha.c LINK ft_test_cluster ft_test_support m LABELS e2e slow TIMEOUT 10800)
 
 # A sanitizer finds in the tiny models what it would find here.
 add_test(NAME e2e_demo_pair COMMAND test_e2e_lossless)
