@@ -317,8 +317,8 @@ static void fill_gains(const struct co_length *length, const struct co_length_it
             choice->gain[i][k] = reach;
             tokens += k < items[i].k_max ? reach : 0;
         }
-        if (items[i].k_max <
-            FT_DRAFT_LEN_MAX) /* more does not fit what the request may still get */
+        /* More does not fit what the request may still get. */
+        if (items[i].k_max < FT_DRAFT_LEN_MAX)
             rounds = (items[i].k_max + 1) / tokens;
         choice->behind[i] = items[i].behind / rounds;
     }

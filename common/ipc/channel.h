@@ -30,13 +30,11 @@ enum ft_channel_side { FT_CHANNEL_WORKER, FT_CHANNEL_COORDINATOR };
 enum ft_channel_state {
     FT_CHANNEL_CLOSED, /* nothing may be put */
     FT_CHANNEL_AWAKE,
-    FT_CHANNEL_ASLEEP,
-    FT_CHANNEL_N_STATES
+    FT_CHANNEL_ASLEEP
 };
 
 enum ft_channel_put {
-    FT_CHANNEL_REFUSED, /* closed, too long, or the last message is still there: send it otherwise
-                         */
+    FT_CHANNEL_REFUSED, /* closed, too long, or the last one is still there: send it otherwise */
     FT_CHANNEL_SEEN,    /* the other side looks */
     FT_CHANNEL_RING     /* it is there, and the other side has to be told */
 };
