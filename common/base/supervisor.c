@@ -1,6 +1,5 @@
 #include "common/base/supervisor.h"
 
-#include <dlfcn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/library.h"
 
 #define STATE_BYTES 1024
 
@@ -38,13 +38,6 @@ static bool stderr_is(const char *stream) {
            st.st_ino == (ino_t)inode;
 }
 
-/* ISO C has no conversion from a pointer to data to one to a function; POSIX has this one. */
-static bool find(void *library, const char *name, void *slot) {
-    void *symbol = dlsym(library, name);
-    memcpy(slot, &symbol, sizeof symbol);
-    return symbol != NULL;
-}
-
 const char *ft_supervisor_open(char **envp) {
     const char *socket = variable(envp, "NOTIFY_SOCKET");
     bool wants_journal = stderr_is(variable(envp, "JOURNAL_STREAM"));
@@ -54,9 +47,9 @@ const char *ft_supervisor_open(char **envp) {
     void *library = dlopen("libsystemd.so.0", RTLD_NOW | RTLD_LOCAL);
     if (library == NULL)
         return "libsystemd.so.0 cannot be loaded: no readiness, watchdog or fields of the journal";
-    if (!find(library, "sd_notify", &g_systemd.notify) ||
-        !find(library, "sd_watchdog_enabled", &g_systemd.watchdog_enabled) ||
-        !find(library, "sd_journal_sendv", &g_systemd.journal_sendv))
+    if (!ft_library_find(library, "sd_notify", &g_systemd.notify) ||
+        !ft_library_find(library, "sd_watchdog_enabled", &g_systemd.watchdog_enabled) ||
+        !ft_library_find(library, "sd_journal_sendv", &g_systemd.journal_sendv))
         return "libsystemd.so.0 lacks sd_notify, sd_watchdog_enabled or sd_journal_sendv";
     g_systemd.has_notify = wants_notify;
     g_systemd.has_journal = wants_journal;

@@ -9,6 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "common/base/library.h"
+
 #define MODULE "http"
 
 /* A few scrapers and a person: more at once are refused, and who says nothing is dropped. */
@@ -16,6 +18,23 @@
 #define CONNECTION_TIMEOUT_S 10
 #define BODY_BYTES_MAX ((size_t)4 << 20)
 #define HOST_BYTES_MAX 256
+#define LIBRARY "libmicrohttpd.so.12"
+
+/* Found when the first server opens: packages carry their libraries inside, but for this one, whose
+ * TLS, which nothing here uses, needs some that have no static form. */
+#define FUNCTIONS(X)                                                                               \
+    X(start_daemon)                                                                                \
+    X(stop_daemon)                                                                                 \
+    X(create_response_from_buffer)                                                                 \
+    X(add_response_header)                                                                         \
+    X(queue_response)                                                                              \
+    X(destroy_response)
+static struct {
+    bool has_all;
+#define X(name) __typeof__(&MHD_##name) name;
+    FUNCTIONS(X)
+#undef X
+} g_mhd;
 
 struct ft_http {
     struct MHD_Daemon *daemon;
@@ -27,15 +46,15 @@ struct ft_http {
 
 static enum MHD_Result send_text(struct MHD_Connection *connection, int status, const char *type,
                                  struct ft_str body) {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
+    struct MHD_Response *response = g_mhd.create_response_from_buffer(
         body.len, (void *)(uintptr_t)body.ptr, MHD_RESPMEM_MUST_COPY);
     if (response == NULL)
         return MHD_NO;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    g_mhd.add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
-    enum MHD_Result result = MHD_queue_response(connection, (unsigned)status, response);
-    MHD_destroy_response(response);
+        g_mhd.add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
+    enum MHD_Result result = g_mhd.queue_response(connection, (unsigned)status, response);
+    g_mhd.destroy_response(response);
     return result;
 }
 
@@ -127,6 +146,21 @@ static enum ft_code open_socket(struct ft_http *http, const char *endpoint, stru
     return FT_OK;
 }
 
+static enum ft_code load_library(struct ft_err *err) {
+    if (g_mhd.has_all)
+        return FT_OK;
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (library == NULL)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, LIBRARY " cannot be loaded");
+#define X(name)                                                                                    \
+    if (!ft_library_find(library, "MHD_" #name, &g_mhd.name))                                      \
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, LIBRARY " lacks MHD_" #name);
+    FUNCTIONS(X)
+#undef X
+    g_mhd.has_all = true;
+    return FT_OK;
+}
+
 enum ft_code ft_http_open(struct ft_http **out, const char *endpoint, ft_http_fn fn, void *user,
                           struct ft_err *err) {
     struct ft_http *http = calloc(1, sizeof *http);
@@ -135,9 +169,11 @@ enum ft_code ft_http_open(struct ft_http **out, const char *endpoint, ft_http_fn
     http->fn = fn;
     http->user = user;
     http->socket = -1;
-    enum ft_code code = open_socket(http, endpoint, err);
+    enum ft_code code = load_library(err);
+    if (code == FT_OK)
+        code = open_socket(http, endpoint, err);
     if (code == FT_OK) {
-        http->daemon = MHD_start_daemon(
+        http->daemon = g_mhd.start_daemon(
             MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0, NULL, NULL, on_request,
             http, MHD_OPTION_LISTEN_SOCKET, http->socket, MHD_OPTION_CONNECTION_LIMIT,
             (unsigned)CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
@@ -163,7 +199,7 @@ void ft_http_close(struct ft_http **http) {
     if (*http == NULL)
         return;
     if ((*http)->daemon != NULL)
-        MHD_stop_daemon((*http)->daemon);
+        g_mhd.stop_daemon((*http)->daemon);
     if ((*http)->socket >= 0)
         close((*http)->socket);
     free(*http);

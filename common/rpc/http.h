@@ -24,7 +24,7 @@ struct ft_http_reply {
 typedef void (*ft_http_fn)(void *user, const char *path, struct ft_http_reply *reply);
 
 /* endpoint "HOST:PORT", "[::1]:PORT"; port 0 takes a free one.
- * fail FT_E_PROC_CONFIG names the endpoint */
+ * fail FT_E_PROC_CONFIG names the endpoint, or the library that cannot be loaded */
 enum ft_code ft_http_open(struct ft_http **out, const char *endpoint, ft_http_fn fn, void *user,
                           struct ft_err *err);
 int ft_http_port(const struct ft_http *http);
