@@ -8,6 +8,11 @@ add_test(NAME man_lint COMMAND ${packaging}/man_lint.sh ${PROJECT_BINARY_DIR}/ma
 set_tests_properties(config_check PROPERTIES TIMEOUT 120)
 set_tests_properties(install_tree man_lint PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77
   LABELS no-sanitizer)
+# That the package can be built: each library that it carries has a static form here.
+add_test(NAME static_config COMMAND ${CMAKE_COMMAND} -S ${PROJECT_SOURCE_DIR} --fresh
+  -B ${PROJECT_BINARY_DIR}/static_config -G Ninja -DCMAKE_BUILD_TYPE=Release -DFORETOKEN_STATIC=ON
+  -DFORETOKEN_TESTS=OFF -DFORETOKEN_BENCH=OFF -DFORETOKEN_CUDA=OFF)
+set_tests_properties(static_config PROPERTIES TIMEOUT 300 LABELS no-sanitizer)
 add_test(NAME systemd_boot COMMAND ${PROJECT_SOURCE_DIR}/tests/systemd/run.sh)
 set_tests_properties(systemd_boot PROPERTIES TIMEOUT 1800 SKIP_RETURN_CODE 77 RUN_SERIAL TRUE
   LABELS "slow;no-sanitizer")
