@@ -231,7 +231,7 @@ drain_finishes_what_runs() {
     pid=$(pid_of foretoken-coordinator)
     halt_stream
     inside sh -c "kill -TERM $pid"
-    wait_until 30 "the drain" says foretoken-coordinator "draining signal 15 running 1"
+    wait_until 30 "the drain" says foretoken-coordinator "stopping signal 15 running 1"
     inside foretokenctl generate --prompt x --max-tokens 1 --timeout 2 >/dev/null 2>&1 &&
         fail "a coordinator that drains takes no new request"
     inside sh -c "kill -CONT $(pid_of foretoken-target)"
