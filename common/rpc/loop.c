@@ -73,10 +73,6 @@ void ft_rpc_loop_destroy(struct ft_rpc_loop **loop) {
     free(l);
 }
 
-void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {
-    loop->spin_ns = spin_ns;
-}
-
 void ft_rpc_loop_watch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch) {
     watch->next = loop->watches;
     loop->watches = watch;

@@ -29,7 +29,6 @@ enum ft_code ft_rpc_loop_create(struct ft_rpc_loop **out, int64_t spin_ns, struc
 /* Everything made on the loop must be closed before. gRPC stays up, and its threads asleep, until
  * the process ends. */
 void ft_rpc_loop_destroy(struct ft_rpc_loop **loop);
-void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns);
 
 /* Handle events until stop is called. */
 void ft_rpc_loop_run(struct ft_rpc_loop *loop);

@@ -208,11 +208,6 @@ void ft_rpc_loop_destroy(struct ft_rpc_loop **loop) {
     *loop = NULL;
 }
 
-void ft_rpc_loop_set_spin(struct ft_rpc_loop *loop, int64_t spin_ns) {
-    (void)loop;
-    (void)spin_ns;
-}
-
 void ft_rpc_loop_watch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch) {
     watch->next = loop->watches;
     loop->watches = watch;
