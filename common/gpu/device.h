@@ -99,6 +99,10 @@ struct ft_device_kind {
     /* Wait for all operations so far, and report what went wrong in any of them.
      * fail FT_E_PROC_INTERNAL: the device can no longer be used */
     enum ft_code (*sync)(struct ft_device *device, struct ft_err *err);
+    /* Asked after a sync: whether a step was given up since one found no room on the device. What
+     * came of all operations since the sync before is void; they have to be done again, and will
+     * then not be given up. */
+    bool (*gave_up)(struct ft_device *device);
 };
 
 /* spec is "name" or "name:variant": "cpu", "cpu:avx512", "cpu:avx2", "cpu:portable"; "cuda",

@@ -8,6 +8,7 @@
 #ifndef FT_GPU_OPS_H
 #define FT_GPU_OPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -184,6 +185,38 @@ struct ft_op_read {
     size_t bytes;
 };
 
+/* A layer of a model: matrices without .out, norms f32 [hidden] or of a head's [head_dim]. */
+struct ft_op_layer {
+    const float *attn_norm, *mlp_norm, *q_norm, *k_norm; /* the last two may be NULL */
+    struct ft_matrix q, k, v, o, gate, up, down;
+    struct ft_kv kv;
+    int32_t window; /* positions; 0: all */
+};
+
+/* A step of a whole model, with the bits of the operations above one by one: logits of the picked
+ * rows.
+ * host  layers [n_layers], embed, head  as they were in the device's first step with these layers
+ * dev   norm  [hidden];  inv_freq  [head_dim / 2]
+ * dev   tokens, positions, slots  [n_rows];  picks  [n_picks] rows;  pieces  [n_pieces], as
+ *       ft_span_cut cuts n_spans spans of different sequences;  table  block tables
+ * out   row i of n_picks at rows + i * row_stride */
+struct ft_op_step {
+    const struct ft_op_layer *layers;
+    const struct ft_matrix *embed, *head;
+    const float *norm, *inv_freq;
+    int32_t n_layers, hidden, n_heads;
+    float eps;
+
+    int32_t n_rows, n_spans, n_pieces, n_picks;
+    int32_t len_max; /* positions that any row sees lie below it */
+    const int32_t *tokens, *positions, *slots, *picks;
+    const struct ft_span *pieces;
+    const int32_t *table;
+
+    float *rows;
+    int64_t row_stride;
+};
+
 struct ft_device;
 struct ft_op_choose; /* choice.h */
 
@@ -197,6 +230,9 @@ struct ft_ops {
     void (*read)(struct ft_device *device, const struct ft_op_read *op);
     /* Of a device whose memory is not the host's: rows of the host's are decided by spec. */
     void (*choose)(struct ft_device *device, const struct ft_op_choose *op);
+    /* false: this device does not do this step as one. What it does, gave_up of device.h may undo.
+     */
+    bool (*step)(struct ft_device *device, const struct ft_op_step *op);
 };
 
 #ifdef __cplusplus

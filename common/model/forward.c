@@ -91,7 +91,7 @@ static struct ft_matrix into(struct ft_matrix matrix, float *out) {
 }
 
 /* x += o(attention(rope(qkv(norm(x))))) */
-static void attention_half(struct ft_plan *plan, const struct ft_plan_layer *layer,
+static void attention_half(struct ft_plan *plan, const struct ft_op_layer *layer,
                            const struct tile *tile) {
     const struct ft_model_config *config = plan->config;
     const struct ft_ops *ops = plan->device->kind->ops;
@@ -137,7 +137,7 @@ static void attention_half(struct ft_plan *plan, const struct ft_plan_layer *lay
 }
 
 /* x += down(silu(gate(norm(x))) * up(norm(x))) */
-static void mlp_half(struct ft_plan *plan, const struct ft_plan_layer *layer,
+static void mlp_half(struct ft_plan *plan, const struct ft_op_layer *layer,
                      const struct tile *tile) {
     const struct ft_model_config *config = plan->config;
     struct ft_op_linear gate_up = {
@@ -218,18 +218,50 @@ static void run_head(struct ft_plan *plan, int32_t n_rows, float *rows, int64_t 
                     (size_t)plan->config->vocab_size * sizeof(float));
 }
 
+/* As one where the device can, else operation by operation: for a tile that is all of a step, and
+ * rows that operations reach. */
+static void run_tile(struct ft_plan *plan, const struct tile *tile, float *rows,
+                     int64_t row_stride) {
+    const struct ft_model_config *config = plan->config;
+    struct ft_op_step op = {.layers = plan->layers,
+                            .embed = &plan->embed,
+                            .head = &plan->head,
+                            .norm = plan->norm,
+                            .inv_freq = plan->inv_freq,
+                            .n_layers = config->n_layers,
+                            .hidden = config->hidden_size,
+                            .n_heads = config->n_heads,
+                            .eps = config->rms_norm_eps,
+                            .n_rows = tile->n_rows,
+                            .n_spans = tile->n_spans,
+                            .n_pieces = tile->n_pieces,
+                            .n_picks = tile->n_picks,
+                            .len_max = tile->len_max,
+                            .tokens = plan->d_ids.tokens,
+                            .positions = plan->d_ids.positions,
+                            .slots = plan->d_ids.slots,
+                            .picks = plan->d_ids.picks,
+                            .pieces = plan->d_ids.pieces,
+                            .table = plan->d_ids.table,
+                            .rows = rows,
+                            .row_stride = row_stride};
+    if (plan->device->kind->ops->step(plan->device, &op))
+        return;
+    run_layers(plan, tile);
+    keep_picks(plan, tile, 0);
+    run_head(plan, tile->n_picks, rows, row_stride);
+}
+
 /* A step that is one tile and ends in memory that operations reach: the usual one. Steps alike
  * but for ids and contents are one program of the device. */
 static void run_whole(struct ft_plan *plan, struct tile *tile, float *rows, int64_t row_stride) {
     const struct ft_device_kind *kind = plan->device->kind;
     tile->len_max = ft_forward_len(tile->len_max);
     struct ft_device_key key = {{tile->n_rows, tile->n_pieces, tile->n_picks, tile->len_max,
-                                 (int64_t)(uintptr_t)rows, row_stride}};
+                                 (int64_t)(uintptr_t)rows, row_stride, tile->n_spans}};
     if (kind->begin(plan->device, &key))
         return;
-    run_layers(plan, tile);
-    keep_picks(plan, tile, 0);
-    run_head(plan, tile->n_picks, rows, row_stride);
+    run_tile(plan, tile, rows, row_stride);
     kind->end(plan->device);
 }
 
@@ -258,8 +290,13 @@ void ft_forward_start(struct ft_plan *plan, const struct ft_batch_seq *seqs, int
 
 enum ft_code ft_forward_run(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
                             float *rows, int64_t row_stride, struct ft_err *err) {
+    const struct ft_device_kind *kind = plan->device->kind;
     ft_forward_start(plan, seqs, n_seqs, rows, row_stride);
-    return plan->device->kind->sync(plan->device, err);
+    enum ft_code code = kind->sync(plan->device, err);
+    if (code != FT_OK || !kind->gave_up(plan->device))
+        return code;
+    ft_forward_start(plan, seqs, n_seqs, rows, row_stride);
+    return kind->sync(plan->device, err);
 }
 
 void ft_forward_token(struct ft_plan *plan, const struct ft_plan_ids *ids, int32_t n_rows,
@@ -271,8 +308,6 @@ void ft_forward_token(struct ft_plan *plan, const struct ft_plan_ids *ids, int32
                         .n_picks = n_rows,
                         .len_max = ft_forward_len(len_max)};
     plan->d_ids = *ids;
-    run_layers(plan, &tile);
-    keep_picks(plan, &tile, 0);
-    run_head(plan, n_rows, plan->logits, plan->logits_stride);
+    run_tile(plan, &tile, plan->logits, plan->logits_stride);
     plan->d_ids = own;
 }

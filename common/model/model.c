@@ -222,5 +222,9 @@ enum ft_code ft_model_draft(struct ft_model *model, const struct ft_batch_seq *b
     if (!*fits)
         return FT_OK;
     ft_forward_start(plan, batch, n_batch, plan->logits, plan->logits_stride);
+    code = ft_drafts_run(model->drafts, step, err);
+    if (code != FT_OK || !plan->device->kind->gave_up(plan->device))
+        return code;
+    ft_forward_start(plan, batch, n_batch, plan->logits, plan->logits_stride);
     return ft_drafts_run(model->drafts, step, err);
 }

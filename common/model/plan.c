@@ -202,7 +202,7 @@ static void place_all_floats(struct placer *placer, const struct ft_weights *wei
     plan->norm = place_floats(placer, &weights->norm);
     for (int32_t i = 0; i < plan->config->n_layers; i++) {
         const struct ft_layer_weights *from = &weights->layers[i];
-        struct ft_plan_layer *layer = &plan->layers[i];
+        struct ft_op_layer *layer = &plan->layers[i];
         layer->attn_norm = place_floats(placer, &from->attn_norm);
         layer->mlp_norm = place_floats(placer, &from->mlp_norm);
         layer->q_norm = place_floats(placer, &from->q_norm);
@@ -228,7 +228,7 @@ static void place_matrices(struct placer *placer, const struct ft_weights *weigh
         plan->n_blocks * ft_kv_block_floats(config->n_kv_heads, config->head_dim);
     for (int32_t i = 0; i < config->n_layers; i++) {
         const struct ft_layer_weights *from = &weights->layers[i];
-        struct ft_plan_layer *layer = &plan->layers[i];
+        struct ft_op_layer *layer = &plan->layers[i];
         layer->q = place(placer, &from->q);
         layer->k = place(placer, &from->k);
         layer->v = place(placer, &from->v);

@@ -17,17 +17,10 @@ extern "C" {
 #define FT_PLAN_TILE_MAX 512
 #define FT_PLAN_ACTIVATION_BYTES (32 << 20)
 
-struct ft_plan_layer {
-    const float *attn_norm, *mlp_norm, *q_norm, *k_norm;
-    struct ft_matrix q, k, v, o, gate, up, down; /* without .out */
-    struct ft_kv kv;
-    int32_t window; /* positions; 0: all */
-};
-
 struct ft_plan {
     const struct ft_model_config *config;
     struct ft_device *device;
-    struct ft_plan_layer *layers; /* [config->n_layers] */
+    struct ft_op_layer *layers; /* [config->n_layers] */
     struct ft_matrix embed;       /* a table of rows, used by gather */
     struct ft_matrix head;
     const float *norm;

@@ -27,9 +27,9 @@ START_TEST(kind_has_every_function) {
     const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
     ck_assert(kind->open && kind->close && kind->describe && kind->alloc && kind->place &&
               kind->give_back && kind->copy && kind->fetch && kind->pin && kind->unpin &&
-              kind->begin && kind->end && kind->sync);
+              kind->begin && kind->end && kind->sync && kind->gave_up);
     ck_assert(kind->ops->gather && kind->ops->angles && kind->ops->rmsnorm && kind->ops->linear &&
-              kind->ops->rope && kind->ops->attention && kind->ops->read);
+              kind->ops->rope && kind->ops->attention && kind->ops->read && kind->ops->step);
 }
 END_TEST
 

@@ -8,13 +8,11 @@ ft_test(gpu/test_choose.c LABELS gpu LINK ft_spec ft_gpu m
         SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/gpu/twin.c
                 ${CMAKE_CURRENT_SOURCE_DIR}/unit/choice_cases.c)
 
-# A step as one kernel, which no worker runs yet: on a card, with a stress test beside it.
+# A step as one kernel: on a card, with a stress test beside it.
 set(whole_sources ${CMAKE_CURRENT_SOURCE_DIR}/gpu/whole_cases.c
                   ${CMAKE_CURRENT_SOURCE_DIR}/gpu/whole_model.c)
 if(FT_CUDA)
-  ft_cuda_object(whole_object ../common/gpu/kernels/whole.cu)
-  add_library(ft_whole STATIC gpu/whole_model.c ${whole_object})
-  set_target_properties(ft_whole PROPERTIES LINKER_LANGUAGE C)
+  add_library(ft_whole STATIC gpu/whole_model.c)
   target_compile_options(ft_whole PRIVATE ${FT_WARNINGS})
   target_include_directories(ft_whole PUBLIC ${CMAKE_CURRENT_SOURCE_DIR})
   target_link_libraries(ft_whole PUBLIC ft_gpu m)

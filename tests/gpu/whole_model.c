@@ -15,10 +15,11 @@ struct whole_model {
     struct k_target target;
     struct ft_op_whole op;
     struct ft_whole_layer *layers; /* host; its pointers are the device's */
+    const void *(*matrices)[FT_WHOLE_MATRICES], *head;
     int32_t n_blocks;              /* of KV, of all sequences */
     size_t kv_bytes;               /* of a layer */
     float **kv_before;             /* host, [n_layers] */
-    float *k, *v, *last;
+    float *k, *v, *last, *angles;
     struct ft_span spans[ROWS_MAX];
     int32_t n_spans, table_len; /* blocks of a sequence */
     int32_t *table;             /* host */
@@ -87,14 +88,14 @@ static float *biases(struct whole_model *m, int64_t n) {
 static void make_layer(struct whole_model *m, int32_t i) {
     const struct whole_shape *s = &m->shape;
     int32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    m->matrices[i][FT_WHOLE_Q] = weights(m, q, s->hidden);
+    m->matrices[i][FT_WHOLE_K] = weights(m, kv, s->hidden);
+    m->matrices[i][FT_WHOLE_V] = weights(m, kv, s->hidden);
+    m->matrices[i][FT_WHOLE_O] = weights(m, s->hidden, q);
+    m->matrices[i][FT_WHOLE_GATE] = weights(m, s->intermediate, s->hidden);
+    m->matrices[i][FT_WHOLE_UP] = weights(m, s->intermediate, s->hidden);
+    m->matrices[i][FT_WHOLE_DOWN] = weights(m, s->hidden, s->intermediate);
     m->layers[i] = (struct ft_whole_layer){
-        .q = weights(m, q, s->hidden),
-        .k = weights(m, kv, s->hidden),
-        .v = weights(m, kv, s->hidden),
-        .o = weights(m, s->hidden, q),
-        .gate = weights(m, s->intermediate, s->hidden),
-        .up = weights(m, s->intermediate, s->hidden),
-        .down = weights(m, s->hidden, s->intermediate),
         .q_bias = biases(m, q),
         .k_bias = biases(m, kv),
         .v_bias = biases(m, kv),
@@ -110,6 +111,27 @@ static void make_layer(struct whole_model *m, int32_t i) {
     for (size_t j = 0; j < m->kv_bytes / sizeof(float); j++)
         m->kv_before[i][j] = draw(m);
     m->layers[i].kv = take(m, m->kv_bytes);
+}
+
+/* Of shapes that no map can describe, there are none; such a step is refused. */
+static void make_maps(struct whole_model *m) {
+    const struct whole_shape *s = &m->shape;
+    int32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    const int32_t n_out[FT_WHOLE_MATRICES] = {
+        q, kv, kv, s->hidden, s->intermediate, s->intermediate, s->hidden};
+    const int32_t n_in[FT_WHOLE_MATRICES] = {s->hidden, s->hidden, s->hidden,       q,
+                                             s->hidden, s->hidden, s->intermediate};
+    size_t n = (size_t)s->n_layers * FT_WHOLE_MATRICES + 1;
+    struct ft_whole_map *maps = calloc(n, sizeof *maps), *at = maps;
+    cudaError_t error = cudaSuccess;
+    for (int32_t layer = 0; layer < s->n_layers; layer++)
+        for (int i = 0; i < FT_WHOLE_MATRICES && error == cudaSuccess; i++)
+            error = k_map_make(at++, m->matrices[layer][i], n_out[i], n_in[i]);
+    if (error == cudaSuccess)
+        error = k_map_make(at, m->head, s->vocab, s->hidden);
+    must(error, "k_map_make");
+    m->op.maps = put(m, maps, n * sizeof *maps);
+    free(maps);
 }
 
 static void make_op(struct whole_model *m) {
@@ -130,16 +152,18 @@ static void make_op(struct whole_model *m) {
     op->eps = 1e-5f;
     op->scale = 1.0f / sqrtf((float)s->head_dim);
     op->embed_elem = FT_ELEM_BF16;
-    op->head = weights(m, s->vocab, s->hidden);
-    op->embed = op->head;
+    op->has_biases = s->has_biases;
+    m->head = weights(m, s->vocab, s->hidden);
+    op->embed = m->head;
+    make_maps(m);
     op->norm = floats(m, s->hidden, 1.0f);
     op->inv_freq = put(m, inv_freq, sizeof(float) * (size_t)(s->head_dim / 2));
     op->layers = put(m, m->layers, sizeof *m->layers * (size_t)s->n_layers);
     op->x = take(m, row * (size_t)s->hidden);
     op->q = take(m, q_bytes);
-    op->attended = take(m, q_bytes);
+    op->attended = take(m, 2 * q_bytes);
     op->gate = take(m, 2 * row * (size_t)s->intermediate); /* up behind it, for single kernels */
-    op->angles = take(m, row * (size_t)s->head_dim);
+    m->angles = take(m, row * (size_t)s->head_dim);
     op->row_stride = (s->vocab + 15) / 16 * 16 + 16;
     op->rows = take(m, row * (size_t)op->row_stride);
     op->state = take(m, sizeof *op->state);
@@ -172,6 +196,7 @@ struct whole_model *whole_model_create(const struct whole_shape *shape, int32_t 
     for (int32_t i = 0; i < m->n_blocks; i++)
         m->table[i] = (int32_t)((int64_t)i * step % m->n_blocks);
     m->layers = calloc((size_t)shape->n_layers, sizeof *m->layers);
+    m->matrices = calloc((size_t)shape->n_layers, sizeof *m->matrices);
     m->kv_before = calloc((size_t)shape->n_layers, sizeof *m->kv_before);
     for (int32_t i = 0; i < shape->n_layers; i++)
         make_layer(m, i);
@@ -194,6 +219,7 @@ void whole_model_destroy(struct whole_model *m) {
         free(m->kv_before[i]);
     free(m->kv_before);
     free(m->layers);
+    free(m->matrices);
     free(m->table);
     free(m->memory);
     free(m);
@@ -215,7 +241,7 @@ void whole_model_place(struct whole_model *m, const struct whole_seq *seqs, int3
     int32_t tokens[ROWS_MAX], positions[ROWS_MAX], slots[ROWS_MAX], picks[ROWS_MAX], n = 0;
     struct ft_span pieces[ROWS_MAX];
     m->op.n_pieces = m->op.len_max = 0;
-    m->n_spans = n_seqs;
+    m->op.n_spans = m->n_spans = n_seqs;
     for (int32_t i = 0; i < n_seqs; i++) {
         struct whole_seq seq = seqs[i];
         m->spans[i] = (struct ft_span){n, seq.n_rows, seq.position, i * m->table_len};
@@ -261,7 +287,9 @@ static void note(cudaError_t *first, cudaError_t error) {
         *first = error;
 }
 
-static cudaError_t single_layer(struct whole_model *m, const struct ft_whole_layer *layer) {
+static cudaError_t single_layer(struct whole_model *m, int32_t i) {
+    const struct ft_whole_layer *layer = &m->layers[i];
+    const void *const *w = m->matrices[i];
     const struct whole_shape *s = &m->shape;
     struct ft_op_whole *op = &m->op;
     int32_t q_dim = s->n_heads * s->head_dim, kv_dim = s->n_kv_heads * s->head_dim;
@@ -271,9 +299,9 @@ static cudaError_t single_layer(struct whole_model *m, const struct ft_whole_lay
                                .n_rows = op->n_rows,
                                .n_in = s->hidden,
                                .n_parts = 3,
-                               .parts = {matrix(layer->q, q_dim, layer->q_bias, op->q, q_dim),
-                                         matrix(layer->k, kv_dim, layer->k_bias, m->k, kv_dim),
-                                         matrix(layer->v, kv_dim, layer->v_bias, m->v, kv_dim)},
+                               .parts = {matrix(w[FT_WHOLE_Q], q_dim, layer->q_bias, op->q, q_dim),
+                                         matrix(w[FT_WHOLE_K], kv_dim, layer->k_bias, m->k, kv_dim),
+                                         matrix(w[FT_WHOLE_V], kv_dim, layer->v_bias, m->v, kv_dim)},
                                .norm = layer->attn_norm,
                                .eps = op->eps};
     note(&error, k_linear(&m->target, &qkv));
@@ -282,7 +310,7 @@ static cudaError_t single_layer(struct whole_model *m, const struct ft_whole_lay
                               .v = m->v,
                               .n_rows = op->n_rows,
                               .n_heads = s->n_heads,
-                              .angles = op->angles,
+                              .angles = m->angles,
                               .slots = op->slots,
                               .eps = op->eps,
                               .kv = kv};
@@ -306,17 +334,17 @@ static cudaError_t single_layer(struct whole_model *m, const struct ft_whole_lay
         .n_rows = op->n_rows,
         .n_in = q_dim,
         .n_parts = 1,
-        .parts = {matrix(layer->o, s->hidden, layer->o_bias, op->x, s->hidden)},
+        .parts = {matrix(w[FT_WHOLE_O], s->hidden, layer->o_bias, op->x, s->hidden)},
         .end = FT_LINEAR_ADD};
     note(&error, k_linear(&m->target, &o));
-    float *up = op->gate + (int64_t)ROWS_MAX * s->intermediate;
+    float *up = (float *)op->gate + (int64_t)ROWS_MAX * s->intermediate;
     struct ft_op_linear gate_up = {
         .x = op->x,
         .n_rows = op->n_rows,
         .n_in = s->hidden,
         .n_parts = 2,
-        .parts = {matrix(layer->gate, s->intermediate, layer->gate_bias, op->gate, s->intermediate),
-                  matrix(layer->up, s->intermediate, layer->up_bias, up, s->intermediate)},
+        .parts = {matrix(w[FT_WHOLE_GATE], s->intermediate, layer->gate_bias, op->gate, s->intermediate),
+                  matrix(w[FT_WHOLE_UP], s->intermediate, layer->up_bias, up, s->intermediate)},
         .end = FT_LINEAR_SWIGLU,
         .norm = layer->mlp_norm,
         .eps = op->eps};
@@ -326,7 +354,7 @@ static cudaError_t single_layer(struct whole_model *m, const struct ft_whole_lay
         .n_rows = op->n_rows,
         .n_in = s->intermediate,
         .n_parts = 1,
-        .parts = {matrix(layer->down, s->hidden, layer->down_bias, op->x, s->hidden)},
+        .parts = {matrix(w[FT_WHOLE_DOWN], s->hidden, layer->down_bias, op->x, s->hidden)},
         .end = FT_LINEAR_ADD};
     note(&error, k_linear(&m->target, &down));
     return error;
@@ -339,10 +367,10 @@ cudaError_t whole_model_single(struct whole_model *m) {
     struct ft_op_gather embed = {op->embed, op->embed_elem, hidden, op->tokens, op->n_rows, op->x};
     note(&error, k_gather(&m->target, &embed));
     struct ft_op_angles angles = {op->positions, op->inv_freq, op->n_rows, m->shape.head_dim / 2,
-                                  op->angles};
+                                  m->angles};
     note(&error, k_angles(&m->target, &angles));
     for (int32_t i = 0; i < m->shape.n_layers; i++)
-        note(&error, single_layer(m, &m->layers[i]));
+        note(&error, single_layer(m, i));
     if (op->n_picks == 0)
         return error;
     struct ft_op_gather picks = {op->x, FT_ELEM_F32, hidden, op->picks, op->n_picks, m->last};
@@ -354,7 +382,7 @@ cudaError_t whole_model_single(struct whole_model *m) {
         .n_rows = op->n_picks,
         .n_in = hidden,
         .n_parts = 1,
-        .parts = {matrix(op->head, m->shape.vocab, NULL, op->rows, op->row_stride)}};
+        .parts = {matrix(m->head, m->shape.vocab, NULL, op->rows, op->row_stride)}};
     note(&error, k_linear(&m->target, &head));
     return error;
 }

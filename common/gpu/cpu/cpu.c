@@ -188,8 +188,14 @@ static void cpu_choose(struct ft_device *device, const struct ft_op_choose *op) 
     FT_ASSERT(false && "rows in the host's memory are decided by spec");
 }
 
-static const struct ft_ops cpu_ops = {cpu_gather, cpu_angles,    cpu_rmsnorm, cpu_linear,
-                                      cpu_rope,   cpu_attention, cpu_read,    cpu_choose};
+static bool cpu_step(struct ft_device *device, const struct ft_op_step *op) {
+    (void)device;
+    (void)op;
+    return false;
+}
+
+static const struct ft_ops cpu_ops = {cpu_gather,    cpu_angles, cpu_rmsnorm, cpu_linear, cpu_rope,
+                                      cpu_attention, cpu_read,   cpu_choose,  cpu_step};
 
 static const struct ft_isa *find_isa(const char *variant, struct ft_err *err) {
     char known[64] = "";
@@ -307,6 +313,11 @@ static bool cpu_begin(struct ft_device *device, const struct ft_device_key *key)
     return false; /* calling an operation costs next to nothing */
 }
 
+static bool cpu_gave_up(struct ft_device *device) {
+    (void)device;
+    return false;
+}
+
 static void cpu_end(struct ft_device *device) {
     (void)device;
 }
@@ -362,6 +373,7 @@ const struct ft_device_kind ft_cpu_device = {
     .unpin = cpu_unpin,
     .begin = cpu_begin,
     .end = cpu_end,
+    .gave_up = cpu_gave_up,
     .uuid = cpu_uuid,
     .share = cpu_share,
     .open_shared = cpu_open_shared,

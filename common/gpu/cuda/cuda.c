@@ -6,6 +6,7 @@
 
 #include "common/gpu/cuda/programs.h"
 #include "common/gpu/cuda/share.h"
+#include "common/gpu/cuda/steps.h"
 #include "common/gpu/kernels/kernels.h"
 
 #define MODULE "cuda"
@@ -34,6 +35,7 @@ struct cuda_device {
     char name[FT_DEVICE_TEXT_MAX];
     char uuid[FT_DEVICE_UUID_MAX];
     struct ft_cuda_programs *programs;
+    struct ft_cuda_steps *steps;
     struct slab *slabs; /* of placed memory */
     void *hp_pinned[N_PINNED];
     cudaEvent_t pinned_free[N_PINNED]; /* passed when the buffer has travelled */
@@ -78,8 +80,16 @@ static void cuda_choose(struct ft_device *device, const struct ft_op_choose *op)
     note(device, k_choose(&of(device)->target, op));
 }
 
-static const struct ft_ops cuda_ops = {cuda_gather, cuda_angles,    cuda_rmsnorm, cuda_linear,
-                                       cuda_rope,   cuda_attention, cuda_read,    cuda_choose};
+static bool cuda_step(struct ft_device *device, const struct ft_op_step *op) {
+    int error = 0;
+    bool is_done = ft_steps_run(of(device)->steps, &of(device)->target, op, &error);
+    note(device, (cudaError_t)error);
+    return is_done;
+}
+
+static const struct ft_ops cuda_ops = {cuda_gather, cuda_angles,    cuda_rmsnorm,
+                                       cuda_linear, cuda_rope,      cuda_attention,
+                                       cuda_read,   cuda_choose,    cuda_step};
 
 /* ---- open and close */
 
@@ -149,6 +159,7 @@ static void cuda_close(struct ft_device *device) {
     if (cuda->target.stream != NULL)
         cudaStreamSynchronize(cuda->target.stream);
     ft_programs_destroy(&cuda->programs);
+    ft_steps_destroy(&cuda->steps);
     for (struct slab *slab = cuda->slabs, *next; slab != NULL; slab = next) {
         next = slab->next;
         cudaFree(slab->memory);
@@ -177,7 +188,8 @@ static enum ft_code cuda_open(struct ft_device **out, const char *variant,
     cuda->device.kind = &ft_cuda_device;
     cuda->number = number;
     cuda->programs = ft_programs_create();
-    if (cuda->programs == NULL)
+    cuda->steps = ft_steps_create();
+    if (cuda->programs == NULL || cuda->steps == NULL)
         code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for programs");
     if (code == FT_OK)
         code = find_gpu(cuda, err);
@@ -319,6 +331,8 @@ static void cuda_unpin(struct ft_device *device, void *host) {
 
 static bool cuda_begin(struct ft_device *device, const struct ft_device_key *key) {
     int error = 0;
+    if (ft_steps_are_off(of(device)->steps)) /* programs may hold what must not be done now */
+        return false;
     bool is_started =
         ft_programs_begin(of(device)->programs, of(device)->target.stream, key, &error);
     note(device, (cudaError_t)error);
@@ -358,10 +372,18 @@ static enum ft_code cuda_sync(struct ft_device *device, struct ft_err *err) {
     if (cuda->failed != cudaSuccess)
         error = cuda->failed;
     cuda->failed = cudaSuccess;
+    ft_steps_again(cuda->steps);
     if (error == cudaSuccess)
         return FT_OK;
     return ft_err_set(err, FT_E_PROC_INTERNAL, MODULE, "%s: %s", cuda->name,
                       cudaGetErrorString(error));
+}
+
+static bool cuda_gave_up(struct ft_device *device) {
+    int error = 0;
+    bool gave_up = ft_steps_gave_up(of(device)->steps, &of(device)->target, &error);
+    note(device, (cudaError_t)error);
+    return gave_up;
 }
 
 const struct ft_device_kind ft_cuda_device = {
@@ -385,4 +407,5 @@ const struct ft_device_kind ft_cuda_device = {
     .open_shared = cuda_open_shared,
     .close_shared = cuda_close_shared,
     .sync = cuda_sync,
+    .gave_up = cuda_gave_up,
 };

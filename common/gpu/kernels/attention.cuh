@@ -13,7 +13,8 @@
 #define TOGETHER 16 /* segments on their way at a time, when they are merged */
 #define DIM_MAX FT_OPS_HEAD_DIM_MAX
 
-/* ALONE: the team is the block. Else a block has several, with a barrier each. */
+/* ALONE: the team is the block, and KV is read where it lies. Else a block has several teams, with a
+ * barrier each, and KV is in shared memory. */
 template <bool ALONE> static __device__ __forceinline__ uint32_t team_thread(void) {
     return ALONE ? threadIdx.x : threadIdx.x % TEAM;
 }
@@ -81,6 +82,10 @@ static __device__ __forceinline__ const float *block_at(const struct source &s, 
     return at < FT_OPS_KV_BLOCK ? s.blocks[0] : s.blocks[BLOCKS - 1];
 }
 
+template <bool ALONE> static __device__ __forceinline__ float load_kv(const float *p) {
+    return ALONE ? __ldcg(p) : *p;
+}
+
 /* A thread has a position and a quarter of the dimensions of all queries. */
 template <bool ALONE, int Q, int DIM>
 static __device__ __forceinline__ void score(const struct source &s, struct tile<Q, DIM> &t,
@@ -92,12 +97,12 @@ static __device__ __forceinline__ void score(const struct source &s, struct tile
     int32_t n = s.padded / QUARTERS, first = quarter * n;
     const float *key = block_at(s, at) + at % FT_OPS_KV_BLOCK + first * FT_OPS_KV_BLOCK;
     float sums[Q] = {};
-#pragma unroll 8
+#pragma unroll(ALONE ? 8 : 1) /* shared memory is near, and so should the code be */
     for (int32_t d = 0; d < n; d += 4) {
         float k[4];
 #pragma unroll
         for (int i = 0; i < 4; i++)
-            k[i] = __ldcg(key + (d + i) * FT_OPS_KV_BLOCK);
+            k[i] = load_kv<ALONE>(key + (d + i) * FT_OPS_KV_BLOCK);
 #pragma unroll
         for (int i = 0; i < Q; i++) {
             float4 q = *(const float4 *)&t.q[i][first + d];
@@ -157,8 +162,29 @@ static __device__ __forceinline__ void add_values(const struct source &s, struct
 #pragma unroll
             for (int j = 0; j < D; j++)
                 v[p][j] = from + p <= end && d + j * TEAM < s.padded
-                              ? __ldcg(value + p * s.padded + j * TEAM)
+                              ? load_kv<ALONE>(value + p * s.padded + j * TEAM)
                               : 0.0f;
+        bool are_all_seen = from + AHEAD - 1 <= end;
+#pragma unroll
+        for (int i = 0; i < Q; i++) /* what comes of a query that is not there, nobody reads */
+            are_all_seen = are_all_seen && (t.high[i] < 0 || (t.low[i] <= base + from &&
+                                                              t.high[i] >= base + from + AHEAD - 1));
+        if (are_all_seen) {
+#pragma unroll
+            for (int i = 0; i < Q; i++)
+#pragma unroll
+                for (int p = 0; p < AHEAD; p += 4) {
+                    float4 w = *(const float4 *)&t.scores[0][i][from + p];
+#pragma unroll
+                    for (int j = 0; j < D; j++) {
+                        out[i][j] = __fmaf_rn(w.x, v[p][j], out[i][j]);
+                        out[i][j] = __fmaf_rn(w.y, v[p + 1][j], out[i][j]);
+                        out[i][j] = __fmaf_rn(w.z, v[p + 2][j], out[i][j]);
+                        out[i][j] = __fmaf_rn(w.w, v[p + 3][j], out[i][j]);
+                    }
+                }
+            continue;
+        }
 #pragma unroll
         for (int i = 0; i < Q; i++) {
             int32_t low = t.low[i] - base - from, high = min(t.high[i] - base, end) - from;

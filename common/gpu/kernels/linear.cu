@@ -3,9 +3,9 @@
  * An f32 number is the sum of three bf16 numbers (8 + 8 + 8 bits), an f16 number of two. Products
  * of such parts are exact, and mma sums them in f32; those below 2^-24 of the whole are left out.
  *
- * The order of a sum follows from n_in alone: the columns, in chunks of 32, are cut in sixteen
- * ranges; each has a chain of mma from zero for products of like size; the three are added, then
- * the ranges' sums in order. So the bits of an output depend neither on the rows beside it nor on
+ * The order of a sum follows from n_in alone: the columns, in pairs of chunks of 32, are dealt out
+ * to sixteen warps; each has a chain of mma from zero for products of like size; the three are
+ * added, then the warps' sums in order. So the bits of an output depend neither on the rows beside it nor on
  * how tiles are dealt out. A norm's scale is one factor of a whole row, which the sums are
  * multiplied with at the end. */
 #include <cuda_fp16.h>
@@ -75,14 +75,21 @@ template <int ELEM, int T> struct batch {
     uint4 w[U][T][2][VECTORS];
 };
 
-/* A warp's way through its range of the columns of each item's tiles, two batches ahead of the
+/* A warp's way through its columns of each item's tiles, two batches ahead of the
  * arithmetic. Past the last output of a matrix, or column of a row, it reads the last again: what
  * comes of it is not used. */
 template <int T> struct stream {
-    int32_t item, chunk;    /* next to be loaded */
-    int32_t begin, end;     /* chunks of the range */
+    int32_t item, chunk;    /* next to be loaded, of the warp's */
+    int32_t end;            /* chunks that the warp has */
     const char *rows[T][2]; /* weights of this lane's two outputs of each tile */
 };
+
+/* Chunk u of a batch of U that begins with a warp's chunk first. */
+template <int U> static __device__ __forceinline__ int32_t chunk_at(int32_t first, int u) {
+    int32_t warp = threadIdx.x / 32;
+    return U % 2 == 0 ? chunk_of(warp, first) + u / 2 * (2 * WARPS) + u % 2
+                      : chunk_of(warp, first + u);
+}
 
 template <int ELEM, int T>
 static __device__ __forceinline__ void seek(const struct linear_args &a, struct stream<T> &s) {
@@ -109,7 +116,7 @@ static __device__ __forceinline__ void load_batch(const struct linear_args &a, s
     for (int u = 0; u < B::U; u++) {
         if (u >= n)
             break;
-        int32_t column = min((s.chunk + u) * CHUNK + (int32_t)threadIdx.x % 4 * 8, a.op.n_in - 8);
+        int32_t column = min(chunk_at<B::U>(s.chunk, u) * CHUNK + (int32_t)threadIdx.x % 4 * 8, a.op.n_in - 8);
 #pragma unroll
         for (int t = 0; t < T; t++)
 #pragma unroll
@@ -122,7 +129,7 @@ static __device__ __forceinline__ void load_batch(const struct linear_args &a, s
     s.chunk += B::U;
     if (s.chunk >= s.end) {
         s.item += gridDim.x;
-        s.chunk = s.begin;
+        s.chunk = 0;
         seek<ELEM, T>(a, s);
     }
 }
@@ -163,16 +170,17 @@ static __device__ __forceinline__ void stage(const struct linear_args &a, float 
 /* What mma leaves in a lane, by tile, group of rows and size of the products. */
 template <int T, int G> struct sums { float at[T][G][ORDERS][4]; };
 
-/* x in shared memory, from this lane's row and columns of a chunk. */
+/* x in shared memory, from this lane's row and columns of the first chunk. */
 struct x_rows {
     const float *lane;
     int32_t n, stride;
 };
 
-/* A batch of at most n_chunks times x. */
+/* A batch from a chunk of the warp's on, of at most n_chunks, times x. */
 template <int ELEM, int T, int G>
 static __device__ __forceinline__ void multiply(const batch<ELEM, T> &b, const struct x_rows &rows,
-                                                int32_t n_chunks, struct sums<T, G> &sums) {
+                                                int32_t first, int32_t n_chunks,
+                                                struct sums<T, G> &sums) {
     typedef batch<ELEM, T> B;
     typedef format<ELEM> F;
 #pragma unroll
@@ -182,7 +190,8 @@ static __device__ __forceinline__ void multiply(const batch<ELEM, T> &b, const s
         uint32_t x[G][ORDERS][4];
 #pragma unroll
         for (int g = 0; g < G; g++)
-            load_x(rows.lane + g * GROUP * rows.stride + u * CHUNK,
+            load_x(rows.lane + g * GROUP * rows.stride +
+                       chunk_at<B::U>(first, u) * CHUNK,
                    g * GROUP + (int32_t)threadIdx.x % 32 / 4 < rows.n, x[g]);
 #pragma unroll
         for (int t = 0; t < T; t++)
@@ -264,8 +273,8 @@ static __device__ __forceinline__ void finish(const struct linear_args &a, const
     }
 }
 
-/* A block has an item at a time, a tile of 16 outputs, or one of gate and one of up; a warp one
- * range of the columns; a lane two outputs of a tile. x stays in shared memory for all items.
+/* A block has an item at a time, a tile of 16 outputs, or one of gate and one of up; a warp
+ * its share of the columns; a lane two outputs of a tile. x stays in shared memory for all items.
  * Weights are read once for each 8 * G rows, two batches ahead, the first two before the kernel
  * before has ended. */
 template <int ELEM, int T, int G>
@@ -282,8 +291,8 @@ static __global__ void __launch_bounds__(THREADS, 1)
     k_let_next_start();
     struct stream<T> stream;
     stream.item = blockIdx.x;
-    stream.begin = stream.chunk = warp * n_chunks / WARPS;
-    stream.end = (warp + 1) * n_chunks / WARPS;
+    stream.chunk = 0;
+    stream.end = chunks_of(warp, n_chunks);
     seek<ELEM, T>(a, stream);
     B batches[2];
     load_batch<ELEM, T>(a, stream, batches[0]);
@@ -300,12 +309,11 @@ static __global__ void __launch_bounds__(THREADS, 1)
     const float *x_lane = x + lane / 4 * a.x_stride + lane % 4 * 8;
     struct x_rows rows = {x_lane, n, a.x_stride};
     struct sums<T, G> sums = {};
-    int32_t item = blockIdx.x, chunk = stream.begin, n_done = 0;
+    int32_t item = blockIdx.x, chunk = 0, n_done = 0;
     while (item < a.n_items) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            rows.lane = x_lane + chunk * CHUNK;
-            multiply<ELEM, T, G>(batches[i], rows, stream.end - chunk, sums);
+            multiply<ELEM, T, G>(batches[i], rows, chunk, stream.end - chunk, sums);
             load_batch<ELEM, T>(a, stream, batches[i]);
             chunk += B::U;
             if (chunk >= stream.end && item < a.n_items) {
@@ -315,7 +323,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
                     finish<T, G>(a, shared_sums[n_done % 2], scales, item, first_row, n);
                 n_done++;
                 item += gridDim.x;
-                chunk = stream.begin;
+                chunk = 0;
             }
         }
     }

@@ -7,7 +7,7 @@
 
 #include "common/gpu/kernels/ptx.cuh"
 
-#define WARPS 16 /* each has one range of the columns */
+#define WARPS 16 /* each has every sixteenth pair of chunks of the columns */
 #define THREADS (32 * WARPS)
 #define CHUNK 32      /* columns: a lane's eight, four lanes side by side */
 #define TILE 16       /* outputs of an mma */
@@ -15,6 +15,14 @@
 #define ORDERS 3      /* sizes of products: 1, 2^-8, 2^-16 */
 #define SUM_STRIDE 20 /* floats between rows of a tile's sums: free of bank conflicts */
 #define X_PAD 16      /* floats between rows of x: likewise */
+
+/* Chunk i of those that a warp has, and how many it has of n. */
+static __device__ __forceinline__ int32_t chunk_of(int32_t warp, int32_t i) {
+    return i / 2 * (2 * WARPS) + warp * 2 + i % 2;
+}
+static __device__ __forceinline__ int32_t chunks_of(int32_t warp, int32_t n) {
+    return n / (2 * WARPS) * 2 + min(max(n % (2 * WARPS) - 2 * warp, 0), 2);
+}
 
 static __device__ __forceinline__ uint32_t top_halves(float a, float b) {
     return __byte_perm(__float_as_uint(a), __float_as_uint(b), 0x7632);
@@ -45,14 +53,8 @@ static __device__ __forceinline__ void split_x(float a, float b, uint32_t parts[
     parts[2] = top_halves(below_top(a), below_top(b));
 }
 
-/* This lane's eight columns of a row of x, in parts: two mma's pairs of each. */
-static __device__ __forceinline__ void load_x(const float *from, bool is_there,
-                                              uint32_t x[ORDERS][4]) {
-    float4 a = make_float4(0.0f, 0.0f, 0.0f, 0.0f), b = a;
-    if (is_there) {
-        a = *(const float4 *)from;
-        b = *(const float4 *)(from + 4);
-    }
+/* Eight columns of a row of x in parts: two mma's pairs of each. */
+static __device__ __forceinline__ void split_eight(float4 a, float4 b, uint32_t x[ORDERS][4]) {
     float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -62,6 +64,17 @@ static __device__ __forceinline__ void load_x(const float *from, bool is_there,
         for (int p = 0; p < ORDERS; p++)
             x[p][i] = parts[p];
     }
+}
+
+/* This lane's eight columns, zero where there is no row. */
+static __device__ __forceinline__ void load_x(const float *from, bool is_there,
+                                              uint32_t x[ORDERS][4]) {
+    float4 a = make_float4(0.0f, 0.0f, 0.0f, 0.0f), b = a;
+    if (is_there) {
+        a = *(const float4 *)from;
+        b = *(const float4 *)(from + 4);
+    }
+    split_eight(a, b, x);
 }
 
 static __device__ __forceinline__ float silu(float x) {

@@ -8,6 +8,8 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+#include "common/gpu/kernels/map.h"
+
 /* Programmatic dependent launch: a kernel starts while the one before it ends. What it does before
  * k_wait may touch nothing that an earlier kernel writes or reads to write: weights alone. */
 static __device__ __forceinline__ void k_wait(void) {
@@ -18,7 +20,7 @@ static __device__ __forceinline__ void k_let_next_start(void) {
 }
 
 /* The block's dynamic shared memory, inside a kernel. */
-#define K_SHARED_MEMORY(type, name) extern __shared__ __align__(16) type name[]
+#define K_SHARED_MEMORY(type, name) extern __shared__ __align__(1024) type name[]
 
 /* Streamed once: past the first-level cache, which is for x. */
 static __device__ __forceinline__ uint4 k_load_weights(const void *p) {
@@ -31,30 +33,102 @@ static __device__ __forceinline__ uint4 k_load_weights(const void *p) {
 
 /* d += a b: 16 outputs by 8 rows, 16 columns of bf16. */
 static __device__ __forceinline__ void k_mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
-    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
                  "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* Start 16 bytes on their way into shared memory; those since the last close are one group. */
+/* Start 16 bytes on their way into shared memory; and until all that this thread has started is
+ * there. */
 static __device__ __forceinline__ void k_fetch_start(void *shared, const void *global) {
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"(
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(
                      (uint32_t)__cvta_generic_to_shared(shared)),
                  "l"(global)
                  : "memory");
 }
-static __device__ __forceinline__ void k_fetch_close(void) {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-/* This thread's groups but the N latest have arrived. */
-template <int N> static __device__ __forceinline__ void k_fetch_wait(void) {
-    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+static __device__ __forceinline__ void k_fetch_wait(void) {
+    asm volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* A line into the second-level cache. */
-static __device__ __forceinline__ void k_prefetch(const void *global) {
-    asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+/* Words in shared memory that say when a turn is over: when n threads have arrived, and as many
+ * bytes as one of them said have come by bulk copies. Turns are told apart by their parity.
+ * k_turn_setup by one thread, then a barrier, before anything else. */
+static __device__ __forceinline__ void k_turn_setup(uint64_t *word, uint32_t n) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(word)),
+                 "r"(n)
+                 : "memory");
+}
+static __device__ __forceinline__ void k_turn_arrive(uint64_t *word) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(word))
+                 : "memory");
+}
+/* Arrive, and say how many bytes will come. */
+static __device__ __forceinline__ void k_turn_expect(uint64_t *word, uint32_t bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(word)),
+                 "r"(bytes)
+                 : "memory");
+}
+/* Whether the turn of this parity is over: k_turn_is_over may take its time to say no. */
+static __device__ __forceinline__ bool k_turn_is_over(uint64_t *word, uint32_t parity) {
+    uint32_t is_over;
+    asm volatile("{\n\t.reg .pred p;\n\t"
+                 "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(is_over)
+                 : "r"((uint32_t)__cvta_generic_to_shared(word)), "r"(parity)
+                 : "memory");
+    return is_over != 0;
+}
+static __device__ __forceinline__ bool k_turn_was_over(uint64_t *word, uint32_t parity) {
+    uint32_t is_over;
+    asm volatile("{\n\t.reg .pred p;\n\t"
+                 "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n\t"
+                 "selp.u32 %0, 1, 0, p;\n\t}"
+                 : "=r"(is_over)
+                 : "r"((uint32_t)__cvta_generic_to_shared(word)), "r"(parity)
+                 : "memory");
+    return is_over != 0;
+}
+static __device__ __forceinline__ void k_turn_wait(uint64_t *word, uint32_t parity) {
+    while (!k_turn_is_over(word, parity)) {
+    }
+}
+/* For what is read once: it is the first to leave the second-level cache. */
+static __device__ __forceinline__ uint64_t k_policy_once(void) {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
+/* Start a box of a matrix on its way into shared memory, by a unit of its own: eight rows of
+ * sixteen groups of 64 columns, [8][16][64] of bf16, zero where the matrix has none. The eight
+ * vectors of a group lie in the order number xor (group % 8). */
+#define K_BOX_ROWS 8
+#define K_BOX_COLUMNS 1024
+#define K_BOX_BYTES (K_BOX_ROWS * K_BOX_COLUMNS * 2)
+static __device__ __forceinline__ void k_box_start(void *shared, const struct ft_whole_map *map,
+                                                   int32_t row, int32_t column, uint64_t *word,
+                                                   uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(map), "r"(0), "r"(column / 64), "r"(row),
+                 "r"((uint32_t)__cvta_generic_to_shared(word)), "l"(policy)
+                 : "memory");
+}
+/* threadIdx.x, asked anew: what is worked out from it is not kept in registers from elsewhere. */
+static __device__ __forceinline__ int32_t k_thread(void) {
+    int32_t thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
+/* A barrier of a warp's threads. */
+static __device__ __forceinline__ void k_sync_warp(void) {
+    __syncwarp();
 }
 
 /* A barrier of n threads of the block; number 0 is __syncthreads' own. */

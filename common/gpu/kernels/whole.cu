@@ -1,10 +1,9 @@
 /* A step of a whole model in one kernel, for up to eight rows: bound by reading the weights.
  *
  * One block on each processor goes through all layers; five barriers of the grid a layer stand
- * where kernels would end. Weights do not depend on activations, so every lane keeps a ring of its
- * own in shared memory, a few chunks of the weights that it will multiply with next, and fetches
- * the next chunk into the place of the one it has used: across tiles, matrices, layers and
- * barriers. While blocks wait for each other or attend, the memory goes on filling the rings.
+ * where kernels would end. Weights do not depend on activations, so one thread has them brought
+ * into a ring in shared memory, across tiles, matrices, layers and barriers, as far ahead as there
+ * is room: while blocks wait for each other or attend, the ring fills.
  *
  * The order of each sum is that of linear.cu, attention.cu and rows.cu. */
 #include <cuda_fp16.h>
@@ -23,92 +22,123 @@ static __device__ __forceinline__ float widen(const void *src, int32_t elem, int
     return __uint_as_float((uint32_t)bits << 16);
 }
 
-/* The embedding of the rows and their rotary angles, a row of either a block. */
-static __device__ __forceinline__ void begin_rows(const struct ft_op_whole &op) {
-    for (int32_t i = blockIdx.x; i < 2 * op.n_rows; i += gridDim.x) {
-        int32_t row = i / 2;
-        if (i % 2 == 0) {
-            int64_t from = (int64_t)op.tokens[row] * op.hidden;
-            for (int32_t j = threadIdx.x; j < op.hidden; j += THREADS)
-                op.x[(int64_t)row * op.hidden + j] = widen(op.embed, op.embed_elem, from + j);
-            continue;
-        }
-        int32_t n_pairs = op.head_dim / 2;
-        float position = (float)op.positions[row];
-        for (int32_t j = threadIdx.x; j < n_pairs; j += THREADS) {
-            float sine, cosine;
-            sincosf(__fmul_rn(position, op.inv_freq[j]), &sine, &cosine);
-            op.angles[row * op.head_dim + j] = cosine;
-            op.angles[row * op.head_dim + n_pairs + j] = sine;
-        }
+/* The embedding of the rows, one a block; and what every block needs of them: rotary angles, KV
+ * slots, spans. */
+static __device__ __forceinline__ void begin_rows(const struct ft_op_whole &op,
+                                                  const struct shared &s) {
+    int32_t n_pairs = op.head_dim / 2;
+    for (int32_t row = blockIdx.x; row < op.n_rows; row += gridDim.x) {
+        int64_t from = (int64_t)op.tokens[row] * op.hidden;
+        for (int32_t j = threadIdx.x; j < op.hidden; j += COMPUTE)
+            op.x[(int64_t)row * op.hidden + j] = widen(op.embed, op.embed_elem, from + j);
     }
+    for (int32_t i = threadIdx.x; i < op.n_rows * n_pairs; i += COMPUTE) {
+        float sine, cosine, *to = s.angles + i / n_pairs * op.head_dim + i % n_pairs;
+        sincosf(__fmul_rn((float)op.positions[i / n_pairs], op.inv_freq[i % n_pairs]), &sine,
+                &cosine);
+        to[0] = cosine;
+        to[n_pairs] = sine;
+    }
+    if ((int32_t)threadIdx.x < op.n_rows)
+        s.small->slots[threadIdx.x] = op.slots[threadIdx.x];
+    if (threadIdx.x == 0)
+        find_spans(op, s.small);
+}
+
+/* A layer's description into its place of the two, by some threads. */
+static __device__ __forceinline__ void bring_layer(const struct ft_op_whole &op,
+                                                   const struct shared &s, int32_t layer) {
+    int32_t thread = k_thread(), n = (int32_t)(sizeof(struct ft_whole_layer) / sizeof(uint32_t));
+    if (layer < op.n_layers && thread < n)
+        ((uint32_t *)&s.small->layers[layer % 2])[thread] =
+            __ldg((const uint32_t *)(op.layers + layer) + thread);
+    if (layer < op.n_layers && thread == COMPUTE - 1)
+        begin_attention(op, layer, s.small->attention);
+}
+static __device__ __forceinline__ const struct ft_whole_layer &layer_of(const struct shared &s,
+                                                                        int32_t stage) {
+    return s.small->layers[stage / WHOLE_HEAD % 2];
 }
 
 /* ---- x of a stage, in shared memory */
 
-/* Rows of x times a norm's weight, and what the norm will scale each row with. All rows are on
- * their way at a time. */
+static __device__ __forceinline__ void put_four(char *to, int32_t n, float4 v) {
+    uint32_t low[ORDERS], high[ORDERS];
+    split_x(v.x, v.y, low);
+    split_x(v.z, v.w, high);
+#pragma unroll
+    for (int p = 0; p < ORDERS; p++)
+        *(uint2 *)(to + p * n * COLUMN_BYTES) = make_uint2(low[p], high[p]);
+}
+
+/* Four columns of all rows; some rows are on their way at a time. */
+#define ROWS_AHEAD 4
+static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
+                                                  const struct shared &s, int32_t at, float4 w,
+                                                  float sums[GROUP]) {
+#pragma unroll
+    for (int first = 0; first < GROUP; first += ROWS_AHEAD) {
+        float4 rows[ROWS_AHEAD];
+        if (first >= op.n_rows)
+            break;
+#pragma unroll
+        for (int m = 0; m < ROWS_AHEAD; m++) /* a row behind the last is the last again */
+            rows[m] = __ldcg((const float4 *)(op.x + (int64_t)min(first + m, op.n_rows - 1) *
+                                                         op.hidden + at));
+#pragma unroll
+        for (int m = 0; m < ROWS_AHEAD; m++) {
+            float4 v = rows[m];
+            float sum = sums[first + m];
+            sum = __fmaf_rn(v.x, v.x, sum);
+            sum = __fmaf_rn(v.y, v.y, sum);
+            sum = __fmaf_rn(v.z, v.z, sum);
+            sums[first + m] = __fmaf_rn(v.w, v.w, sum);
+            if (first + m < op.n_rows)
+                put_four(parts_at(s.x, op.n_rows, first + m, at), op.n_rows,
+                         make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y),
+                                     __fmul_rn(v.z, w.z), __fmul_rn(v.w, w.w)));
+        }
+    }
+}
+
+/* Rows of x times a norm's weight, and what the norm will scale each row with. A thread has the
+ * columns that SETS threads of linear.cu have, and sums up each for itself. */
 static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op,
                                                     const struct shared &s, const float *norm) {
-    int32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32, stride = op.hidden + X_PAD;
-    float sums[GROUP] = {};
-    for (int32_t at = threadIdx.x * 4; at < op.hidden; at += THREADS * 4) {
-        float4 w = __ldg((const float4 *)(norm + at)), rows[GROUP];
+    int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
+    float sums[SETS][GROUP] = {};
+#pragma unroll 1
+    for (int32_t from = 0; from < op.hidden; from += THREADS * 4)
 #pragma unroll
-        for (int m = 0; m < GROUP; m++)
-            if (m < op.n_rows)
-                rows[m] = __ldcg((const float4 *)(op.x + (int64_t)m * op.hidden + at));
-#pragma unroll
-        for (int m = 0; m < GROUP; m++) {
-            if (m >= op.n_rows)
-                break;
-            float4 v = rows[m];
-            sums[m] = __fmaf_rn(v.x, v.x, sums[m]);
-            sums[m] = __fmaf_rn(v.y, v.y, sums[m]);
-            sums[m] = __fmaf_rn(v.z, v.z, sums[m]);
-            sums[m] = __fmaf_rn(v.w, v.w, sums[m]);
-            *(float4 *)(s.x + m * stride + at) = make_float4(
-                __fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z), __fmul_rn(v.w, w.w));
+        for (int i = 0; i < SETS; i++) {
+            int32_t at = from + (thread + i * COMPUTE) * 4;
+            if (at < op.hidden)
+                stage_four(op, s, at, __ldg((const float4 *)(norm + at)), sums[i]);
         }
-    }
 #pragma unroll
     for (int m = 0; m < GROUP; m++)
-        if (m < op.n_rows) {
-            sums[m] = k_warp_sum(sums[m]);
-            if (lane == 0)
-                s.small->warp_sums[m][warp] = sums[m];
-        }
-    __syncthreads();
-    if ((int32_t)threadIdx.x < op.n_rows) {
-        float sum = s.small->warp_sums[threadIdx.x][0];
+#pragma unroll
+        for (int i = 0; i < SETS; i++)
+            if (m < op.n_rows) {
+                float sum = k_warp_sum(sums[i][m]);
+                if (lane == 0)
+                    s.small->warp_sums[m][warp + i * WHOLE_WARPS] = sum;
+            }
+    block_sync();
+    if (thread < op.n_rows) {
+        float sum = s.small->warp_sums[thread][0];
         for (int w = 1; w < WARPS; w++)
-            sum = __fadd_rn(sum, s.small->warp_sums[threadIdx.x][w]);
-        s.small->scales[threadIdx.x] = k_norm_scale(sum, op.hidden, op.eps);
+            sum = __fadd_rn(sum, s.small->warp_sums[thread][w]);
+        s.small->scales[thread] = k_norm_scale(sum, op.hidden, op.eps);
     }
 }
 
-static __device__ __forceinline__ void
-stage_plain(const struct ft_op_whole &op, const struct shared &s, const float *x, int32_t n_in) {
-    for (int32_t at = threadIdx.x * 4; at < n_in; at += THREADS * 4) {
-        float4 rows[GROUP];
-#pragma unroll
-        for (int m = 0; m < GROUP; m++)
-            if (m < op.n_rows)
-                rows[m] = __ldcg((const float4 *)(x + (int64_t)m * n_in + at));
-#pragma unroll
-        for (int m = 0; m < GROUP; m++)
-            if (m < op.n_rows)
-                *(float4 *)(s.x + m * (n_in + X_PAD) + at) = rows[m];
-    }
-    __syncthreads();
-}
-
-/* The picked rows, normalised in the order of rows.cu: two rows at a time. */
+/* The picked rows, normalised in the order of rows.cu. */
 static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op,
                                                     const struct shared &s) {
-    int32_t thread = threadIdx.x % NORM_THREADS, stride = op.hidden + X_PAD;
-    for (int32_t first = 0; first < op.n_picks; first += THREADS / NORM_THREADS) {
-        int32_t m = first + (int32_t)threadIdx.x / NORM_THREADS;
+    int32_t own = k_thread(), thread = own % NORM_THREADS;
+    for (int32_t first = 0; first < op.n_picks; first += COMPUTE / NORM_THREADS) {
+        int32_t m = first + own / NORM_THREADS;
         bool is_there = m < op.n_picks;
         const float *x = op.x + (is_there ? (int64_t)op.picks[m] * op.hidden : 0);
         float sum = 0.0f;
@@ -119,17 +149,21 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
         sum = k_warp_sum(sum);
         if (thread % 32 == 0 && is_there)
             s.small->warp_sums[m][thread / 32] = sum;
-        __syncthreads();
+        block_sync();
         if (!is_there)
             continue;
         sum = s.small->warp_sums[m][0];
         for (int w = 1; w < NORM_THREADS / 32; w++)
             sum = __fadd_rn(sum, s.small->warp_sums[m][w]);
         float scale = k_norm_scale(sum, op.hidden, op.eps);
-        for (int32_t i = thread; i < op.hidden; i += NORM_THREADS)
-            s.x[m * stride + i] = k_norm_apply(__ldcg(x + i), scale, __ldg(op.norm + i));
+        for (int32_t i = thread * 4; i < op.hidden; i += NORM_THREADS * 4) {
+            float4 v = __ldcg((const float4 *)(x + i)), w = __ldg((const float4 *)(op.norm + i));
+            put_four(parts_at(s.x, op.n_picks, m, i), op.n_picks,
+                     make_float4(k_norm_apply(v.x, scale, w.x), k_norm_apply(v.y, scale, w.y),
+                                 k_norm_apply(v.z, scale, w.z), k_norm_apply(v.w, scale, w.w)));
+        }
     }
-    __syncthreads();
+    block_sync();
 }
 
 /* ---- matrices */
@@ -139,87 +173,94 @@ struct sums {
     float at[ORDERS][4];
 };
 
-static __device__ __forceinline__ void multiply_chunk(const char *slot, const float *x,
-                                                      bool is_there, struct sums &sums) {
-    uint4 low = *(const uint4 *)slot, high = *(const uint4 *)(slot + SLOT_BYTES / 2);
-    uint32_t parts[ORDERS][4];
-    load_x(x, is_there, parts);
-    uint32_t w[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
+/* A lane's weights of chunk i of the two of a group: low row and high row, as mma wants them. */
+static __device__ __forceinline__ void multiply_chunk(const char *slot, int32_t lane,
+                                                      int32_t group, int32_t i,
+                                                      const uint4 x[ORDERS], struct sums &sums) {
+    const char *from = slot + lane / 4 * (K_BOX_COLUMNS * 2) + group * 128 +
+                       ((i * 4 + lane % 4) ^ group % 8) * 16;
+    uint4 low = *(const uint4 *)from, high = *(const uint4 *)(from + K_BOX_BYTES);
+    uint32_t pairs[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
 #pragma unroll
-    for (int h = 0; h < 2; h++)
+    for (int p = 0; p < ORDERS; p++) {
+        uint32_t both[2][2] = {{x[p].x, x[p].y}, {x[p].z, x[p].w}};
+        k_mma(sums.at[p], pairs[0], both[0]);
+        k_mma(sums.at[p], pairs[1], both[1]);
+    }
+}
+
+/* Of a slot, the two chunks of one set. x in parts, of this lane, in shared memory or not. */
+template <bool IS_SHARED>
+static __device__ __forceinline__ void load_parts(const char *x, int32_t apart, int32_t n_left,
+                                                  uint4 parts[2][ORDERS]) {
 #pragma unroll
-        for (int p = 0; p < ORDERS; p++)
-            k_mma(sums.at[p], w[h], &parts[p][2 * h]);
-}
-
-/* A warp's range of the columns of x: this lane's row, from its columns of the first chunk on. */
-struct x_range {
-    const float *lane;
-    int32_t n_chunks;
-    bool is_there;
-};
-
-/* A tile's range: each chunk is waited for, used, and its place filled again. */
-template <int D>
-static __device__ __forceinline__ void multiply_staged(const struct whole_args &a,
-                                                       struct whole_way &way,
-                                                       const struct x_range &x, struct sums &sums) {
-    for (int32_t i = 0; i < x.n_chunks; i++) {
-        char *slot = way.slots + way.at * SLOT_BYTES;
-        k_fetch_wait<D - 1>();
-        multiply_chunk(slot, x.lane + i * CHUNK, x.is_there, sums);
-        whole_fetch(a, way.next, slot);
-        way.at = way.at + 1 == D ? 0 : way.at + 1;
-    }
-}
-
-/* The same with x where it lies, two chunks ahead in registers. */
-struct eight {
-    float4 a, b;
-};
-static __device__ __forceinline__ struct eight load_eight(const struct x_range &x, int32_t i) {
-    struct eight v = {{0.0f, 0.0f, 0.0f, 0.0f}, {0.0f, 0.0f, 0.0f, 0.0f}};
-    if (i < x.n_chunks && x.is_there) {
-        v.a = __ldcg((const float4 *)(x.lane + i * CHUNK));
-        v.b = __ldcg((const float4 *)(x.lane + i * CHUNK + 4));
-    }
-    return v;
-}
-template <int D>
-static __device__ __forceinline__ void multiply_direct(const struct whole_args &a,
-                                                       struct whole_way &way,
-                                                       const struct x_range &x, struct sums &sums) {
-    struct eight now = load_eight(x, 0), next = load_eight(x, 1);
-    for (int32_t i = 0; i < x.n_chunks; i++) {
-        struct eight after = load_eight(x, i + 2);
-        char *slot = way.slots + way.at * SLOT_BYTES;
-        k_fetch_wait<D - 1>();
-        multiply_chunk(slot, &now.a.x, true, sums);
-        whole_fetch(a, way.next, slot);
-        way.at = way.at + 1 == D ? 0 : way.at + 1;
-        now = next;
-        next = after;
-    }
-}
-
-static __device__ __forceinline__ void hand_in(struct sums &sums, float *to) {
-    int32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    for (int i = 0; i < 2; i++)
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        int32_t row = lane % 4 * 2 + i % 2, out = lane / 4 + i / 2 * HALF;
-        to[(warp * GROUP + row) * SUM_STRIDE + out] =
-            __fadd_rn(__fadd_rn(sums.at[2][i], sums.at[1][i]), sums.at[0][i]);
-        sums.at[0][i] = sums.at[1][i] = sums.at[2][i] = 0.0f;
+        for (int p = 0; p < ORDERS; p++) {
+            const uint4 *from = (const uint4 *)(x + (i * ORDERS + p) * apart);
+            parts[i][p] = {0, 0, 0, 0};
+            if (i < n_left)
+                parts[i][p] = IS_SHARED ? *from : __ldcg(from);
+        }
+}
+
+/* A tile's columns that this warp has. Lanes without a row have another's x, and nobody reads what
+ * they sum. */
+template <bool IS_SHARED>
+static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
+                                                     const struct shared &s,
+                                                     struct whole_turn &turn, int32_t n_chunks,
+                                                     const char *x, int32_t n_rows,
+                                                     struct sums sums[SETS]) {
+    int32_t thread = k_thread(), warp = thread / 32, lane = thread % 32;
+    int32_t apart = n_rows * COLUMN_BYTES;
+    x += warp * 2 * ORDERS * apart + min(lane / 4, n_rows - 1) * COLUMN_BYTES + lane % 4 * 16;
+#pragma unroll 1
+    for (int32_t at = 0; at < n_chunks; at += SLOT_CHUNKS) {
+        uint4 parts[SETS][2][ORDERS];
+        int32_t n_left = n_chunks - at - warp * 2;
+#pragma unroll
+        for (int j = 0; j < SETS; j++)
+            load_parts<IS_SHARED>(x + j * WHOLE_WARPS * 2 * ORDERS * apart, apart,
+                                  n_left - j * WHOLE_WARPS * 2, parts[j]);
+        k_turn_wait(&s.small->is_full[turn.slot], turn.parity);
+#pragma unroll
+        for (int j = 0; j < SETS; j++)
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                multiply_chunk(s.ring + turn.slot * SLOT_BYTES, lane, warp + j * WHOLE_WARPS, i,
+                               parts[j][i], sums[j]);
+        k_sync_warp();
+        if (lane == 0)
+            k_turn_arrive(&s.small->is_free[turn.slot]);
+        whole_next(turn, a.at.n_slots);
+        x += SLOT_CHUNKS * ORDERS * apart;
     }
+}
+
+/* A warp's sums of the rows that there are; they are zero afterwards. */
+static __device__ __forceinline__ void hand_in(struct sums sums[SETS], float *to, int32_t n_rows) {
+    int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
+#pragma unroll
+    for (int j = 0; j < SETS; j++)
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int32_t row = lane % 4 * 2 + i % 2, out = lane / 4 + i / 2 * HALF;
+            struct sums &own = sums[j];
+            float sum = __fadd_rn(__fadd_rn(own.at[2][i], own.at[1][i]), own.at[0][i]);
+            if (row < n_rows)
+                to[((warp + j * WHOLE_WARPS) * n_rows + row) * SUM_STRIDE + out] = sum;
+            own.at[0][i] = own.at[1][i] = own.at[2][i] = 0.0f;
+        }
 }
 
 /* The sum of an output over the ranges, with norm and bias. */
-static __device__ __forceinline__ float output(const float *from, const float *scale,
-                                               const float *bias) {
+static __device__ __forceinline__ float output(const float *from, int32_t n_rows,
+                                               const float *scale, const float *bias) {
     float sum = from[0];
 #pragma unroll
     for (int w = 1; w < WARPS; w++)
-        sum = __fadd_rn(sum, from[w * GROUP * SUM_STRIDE]);
+        sum = __fadd_rn(sum, from[w * n_rows * SUM_STRIDE]);
     if (scale != NULL)
         sum = __fmul_rn(sum, *scale);
     return bias == NULL ? sum : __fadd_rn(sum, *bias);
@@ -234,22 +275,21 @@ struct ending {
 
 /* q and k are rotated; k and v go into their KV slot. */
 static __device__ __forceinline__ void end_qkv(const struct ft_op_whole &op,
-                                               const struct ft_whole_layer &layer,
+                                               const struct shared &s, float *kv,
                                                struct whole_qkv at, struct ending y) {
     int32_t dim = op.head_dim, n_pairs = dim / 2, pair = at.pair + (int32_t)threadIdx.x % HALF;
     int32_t d = y.is_high ? pair + n_pairs : pair;
     if (at.part < 2) {
-        float c = __ldcg(op.angles + y.row * dim + pair);
-        float s = __ldcg(op.angles + y.row * dim + n_pairs + pair);
-        y.own = y.is_high ? __fadd_rn(__fmul_rn(y.own, c), __fmul_rn(y.other, s))
-                          : __fsub_rn(__fmul_rn(y.own, c), __fmul_rn(y.other, s));
+        float cosine = s.angles[y.row * dim + pair], sine = s.angles[y.row * dim + n_pairs + pair];
+        y.own = y.is_high ? __fadd_rn(__fmul_rn(y.own, cosine), __fmul_rn(y.other, sine))
+                          : __fsub_rn(__fmul_rn(y.own, cosine), __fmul_rn(y.other, sine));
     }
     if (at.part == 0) {
         op.q[((int64_t)y.row * op.n_heads + at.head) * dim + d] = y.own;
         return;
     }
-    int32_t slot = op.slots[y.row], in_block = slot % FT_OPS_KV_BLOCK;
-    float *keys = layer.kv + slot / FT_OPS_KV_BLOCK * ft_kv_block_floats(op.n_kv_heads, dim) +
+    int32_t slot = s.small->slots[y.row], in_block = slot % FT_OPS_KV_BLOCK;
+    float *keys = kv + slot / FT_OPS_KV_BLOCK * ft_kv_block_floats(op.n_kv_heads, dim) +
                   at.head * ft_kv_head_floats(dim);
     if (at.part == 1)
         keys[d * FT_OPS_KV_BLOCK + in_block] = y.own;
@@ -258,9 +298,10 @@ static __device__ __forceinline__ void end_qkv(const struct ft_op_whole &op,
 }
 
 /* Biases of an output, or NULL. */
-static __device__ __forceinline__ const float *bias_of(const struct whole_args &a, int32_t stage,
-                                                       int32_t item, struct whole_qkv at) {
-    const struct ft_whole_layer &layer = a.op.layers[stage / WHOLE_HEAD];
+static __device__ __forceinline__ const float *bias_of(const struct whole_args &a,
+                                                       const struct ft_whole_layer &layer,
+                                                       int32_t stage, int32_t item,
+                                                       struct whole_qkv at) {
     enum whole_kind kind = whole_kind_of(a, stage);
     int32_t out = threadIdx.x % TILE, first = item * TILE + out;
     bool is_high = out >= HALF;
@@ -278,173 +319,229 @@ static __device__ __forceinline__ const float *bias_of(const struct whole_args &
 }
 
 /* A tile's outputs of two rows, by one warp while the others go on: a lane has one output of a
- * row, and lane ^ 8 the other of its pair. */
+ * row, and lane ^ 8 the other of its pair. before: what that is added to. */
 static __device__ __forceinline__ void finish(const struct whole_args &a, const struct shared &s,
                                               const float *sums, int32_t stage, int32_t item,
-                                              int32_t first_row) {
+                                              int32_t first_row, float before) {
     const struct ft_op_whole &op = a.op;
     enum whole_kind kind = whole_kind_of(a, stage);
-    int32_t out = threadIdx.x % TILE, n = kind == WHOLE_HEAD ? op.n_picks : op.n_rows;
-    int32_t row = first_row + (int32_t)threadIdx.x % 32 / TILE;
+    int32_t lane = k_thread() % 32, out = lane % TILE, n = kind == WHOLE_HEAD ? op.n_picks : op.n_rows;
+    int32_t row = first_row + lane / TILE;
     bool is_high = out >= HALF, is_there = row < n;
     bool has_norm = kind == WHOLE_QKV || kind == WHOLE_GATE_UP;
-    bool is_added = kind == WHOLE_O || kind == WHOLE_DOWN;
-    float *x = op.x + (int64_t)row * op.hidden + item * TILE + out;
-    float before = is_added && is_there ? __ldcg(x) : 0.0f;
     struct whole_qkv at = {0, 0, 0};
     if (kind == WHOLE_QKV)
         at = whole_qkv_at(op, item);
-    float y = is_there
-                  ? output(sums + row * SUM_STRIDE + out, has_norm ? &s.small->scales[row] : NULL,
-                           bias_of(a, stage, item, at))
-                  : 0.0f;
+    float y = is_there ? output(sums + row * SUM_STRIDE + out, n,
+                                has_norm ? &s.small->scales[row] : NULL,
+                                op.has_biases ? bias_of(a, layer_of(s, stage), stage, item, at)
+                                              : NULL)
+                       : 0.0f;
     float other = __shfl_xor_sync(0xFFFFFFFFu, y, HALF);
     if (!is_there)
         return;
     if (kind == WHOLE_QKV) {
-        end_qkv(op, op.layers[stage / WHOLE_HEAD], at, {row, is_high, y, other});
+        end_qkv(op, s, layer_of(s, stage).kv, at, {row, is_high, y, other});
     } else if (kind == WHOLE_GATE_UP) {
         if (!is_high)
-            op.gate[(int64_t)row * op.intermediate + item * HALF + out] = __fmul_rn(silu(y), other);
+            put_one((char *)op.gate, op.n_rows, row, item * HALF + out, __fmul_rn(silu(y), other));
     } else if (kind == WHOLE_HEAD) {
         if (item * TILE + out < op.vocab)
             op.rows[row * op.row_stride + item * TILE + out] = y;
     } else {
-        *x = __fadd_rn(before, y);
+        op.x[(int64_t)row * op.hidden + item * TILE + out] = __fadd_rn(before, y);
     }
 }
 
-/* x of a stage into shared memory, unless it is read where it lies: then from there. */
-static __device__ __forceinline__ const float *stage_x(const struct whole_args &a,
-                                                       const struct shared &s, int32_t stage) {
-    const struct ft_op_whole &op = a.op;
-    const struct ft_whole_layer &layer = op.layers[stage / WHOLE_HEAD];
-    enum whole_kind kind = whole_kind_of(a, stage);
-    if (kind == WHOLE_QKV || kind == WHOLE_GATE_UP) {
-        stage_normed(op, s, kind == WHOLE_QKV ? layer.attn_norm : layer.mlp_norm);
-    } else if (kind == WHOLE_HEAD) {
-        stage_picked(op, s);
-    } else {
-        const float *from = kind == WHOLE_O ? op.attended : op.gate;
-        if (a.is_direct[kind])
-            return from;
-        stage_plain(op, s, from, a.n_in[kind]);
-    }
-    return s.x;
+/* What outputs of o and down are added to, by the warp that finishes a tile. */
+static __device__ __forceinline__ float load_before(const struct ft_op_whole &op, int32_t item,
+                                                    int32_t first_row) {
+    int32_t lane = k_thread() % 32, row = first_row + lane / TILE;
+    return row < op.n_rows ? __ldcg(op.x + (int64_t)row * op.hidden + item * TILE + lane % TILE)
+                           : 0.0f;
 }
 
-/* This block's tiles of a matrix. */
-template <int D>
+/* A warp's turns: of the ring, and of the sums that it hands in. */
+struct turns {
+    struct whole_turn ring, sums;
+};
+
+/* A tile's sums are added up by one warp, the warps taking turns, while the others go on. */
+static __device__ __forceinline__ void end_tile(const struct whole_args &a, const struct shared &s,
+                                                struct whole_turn &turn, struct sums sums[SETS],
+                                                int32_t stage, int32_t item, int32_t first_row,
+                                                int32_t n_rows, float before) {
+    float *to = s.sums + turn.slot * WARPS * n_rows * SUM_STRIDE;
+    int32_t lane = k_thread() % 32;
+    k_turn_wait(&s.small->is_finished[turn.slot], turn.parity ^ 1);
+    hand_in(sums, to, n_rows);
+    k_sync_warp();
+    if (lane == 0)
+        k_turn_arrive(&s.small->is_handed[turn.slot]);
+    if (first_row < n_rows) {
+        k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
+        finish(a, s, to, stage, item, first_row, before);
+        k_sync_warp();
+    }
+    if (lane == 0)
+        k_turn_arrive(&s.small->is_finished[turn.slot]);
+    whole_next(turn, HANDED);
+}
+
+/* This block's tiles of a matrix. What a norm stands before goes through shared memory; of the
+ * others a block has few tiles, and x is read where it lies. */
 static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
-                                                  const struct shared &s, struct whole_way &way,
+                                                  const struct shared &s, struct turns &turns,
                                                   int32_t stage) {
+    const struct ft_op_whole &op = a.op;
     enum whole_kind kind = whole_kind_of(a, stage);
-    int32_t item = whole_first_item(a, stage), n_in = a.n_in[kind];
-    if (item >= a.n_items[kind])
+    int32_t item = whole_first_item(a, stage), warp = k_thread() / 32;
+    int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_chunks = a.n_in[kind] / CHUNK;
+    int32_t n_items = a.n_items[kind];
+    bool is_direct = kind == WHOLE_O || kind == WHOLE_DOWN;
+    if (item >= n_items)
         return;
-    int32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32, begin = whole_begin(n_in, warp);
-    int32_t n_rows = kind == WHOLE_HEAD ? a.op.n_picks : a.op.n_rows;
-    bool is_direct = a.is_direct[kind];
-    struct x_range x = {stage_x(a, s, stage), whole_begin(n_in, warp + 1) - begin,
-                        lane / 4 < n_rows};
-    x.lane +=
-        (int64_t)(lane / 4) * (is_direct ? n_in : n_in + X_PAD) + lane % 4 * 8 + begin * CHUNK;
-    struct sums sums = {};
-    for (int32_t n_done = 0; item < a.n_items[kind]; item += gridDim.x, n_done++) {
-        float *handed = s.sums + n_done % 2 * (SUMS_FLOATS / 2);
-        if (is_direct)
-            multiply_direct<D>(a, way, x, sums);
-        else
-            multiply_staged<D>(a, way, x, sums);
-        hand_in(sums, handed);
-        __syncthreads();
-        int32_t first_row = (warp - n_done % WARPS + WARPS) % WARPS * 2; /* warps take turns */
-        if (first_row < n_rows)
-            finish(a, s, handed, stage, item, first_row);
+    if (kind == WHOLE_HEAD)
+        stage_picked(op, s);
+    else if (!is_direct)
+        stage_normed(op, s,
+                     kind == WHOLE_QKV ? layer_of(s, stage).attn_norm : layer_of(s, stage).mlp_norm);
+    struct sums sums[SETS] = {};
+#pragma unroll 1
+    for (int32_t first_row = warp * 2; item < n_items; item += gridDim.x) {
+        float before = 0.0f;
+        if (is_direct) {
+            before = load_before(op, item, first_row);
+            multiply_tile<false>(a, s, turns.ring, n_chunks,
+                                 (const char *)(kind == WHOLE_O ? op.attended : op.gate), n_rows,
+                                 sums);
+        } else {
+            multiply_tile<true>(a, s, turns.ring, n_chunks, s.x, n_rows, sums);
+        }
+        end_tile(a, s, turns.sums, sums, stage, item, first_row, n_rows, before);
+        first_row = first_row == 0 ? (WHOLE_WARPS - 1) * 2 : first_row - 2;
     }
 }
 
 /* ---- the step */
 
-template <int D, int Q>
+template <int Q>
 static __device__ __forceinline__ void run_layers(const struct whole_args &a,
-                                                  const struct shared &s, struct whole_way &way) {
+                                                  const struct shared &s) {
     const struct ft_op_whole &op = a.op;
-    struct whole_progress progress = {0, blockIdx.x == 0 ? op.marks_ns : NULL};
-    int32_t n_units = op.n_pieces * a.n_tiles * op.n_kv_heads * a.n_segments;
-    int32_t first_unit = (int32_t)(threadIdx.x / TEAM * gridDim.x + blockIdx.x);
-    begin_rows(op);
-    whole_sync(op, &progress);
+    struct turns turns = {};
+    bring_layer(op, s, 0);
+    begin_rows(op, s);
+    uint32_t n_passed = whole_arrive(op, 0);
+    whole_await(op, n_passed);
     int32_t n_stages = op.n_layers * WHOLE_HEAD + 1;
     for (int32_t stage = 0; stage < n_stages; stage++) {
-        bool is_qkv = whole_kind_of(a, stage) == WHOLE_QKV;
-        const struct ft_whole_layer *layer = op.layers + stage / WHOLE_HEAD;
-        if (is_qkv)
-            prefetch_kv<Q>(a, attention_of(op, *layer), first_unit, n_units);
-        run_matrix<D>(a, s, way, stage);
+        enum whole_kind kind = whole_kind_of(a, stage);
+        if (kind == WHOLE_O)
+            bring_layer(op, s, stage / WHOLE_HEAD + 1);
+        run_matrix(a, s, turns, stage);
         if (stage == n_stages - 1)
             break;
-        whole_sync(op, &progress);
-        if (is_qkv) {
-            attend<Q>(a, s, attention_of(op, *layer), first_unit, n_units);
-            whole_sync(op, &progress);
+        n_passed = whole_arrive(op, n_passed);
+        if (kind == WHOLE_QKV) {
+            attend<Q>(a, n_passed);
+            n_passed = whole_arrive(op, n_passed);
         }
+        whole_await(op, n_passed);
     }
 }
 
-/* A block has every gridDim.x-th tile of each matrix, a warp one range of the columns; the block's
- * four teams have a unit of attention each. Moves each weight once, and the KV of each row. */
-template <int D, int Q>
-static __global__ void __launch_bounds__(THREADS, 1)
+/* A block has every gridDim.x-th tile of each matrix, a warp its share of the columns; a segment of
+ * KV is a block's. Moves each weight once, and the KV of each row. */
+template <int Q>
+static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
     whole_kernel(const __grid_constant__ struct whole_args a) {
     K_SHARED_MEMORY(char, memory);
-    struct shared s = lay_out<D>(memory);
-    int32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    struct whole_way way = {{0, whole_first_item(a, 0), 0, 0, {NULL, NULL}},
-                            s.ring + warp * D * SLOT_BYTES + lane * 16,
-                            0};
-    whole_settle(a, way.next);
-    for (int i = 0; i < D; i++)
-        whole_fetch(a, way.next, way.slots + i * SLOT_BYTES);
-    k_wait();
-    if (threadIdx.x == 0)
-        s.small->is_whole = whole_assemble(a.op);
+    struct shared s = lay_out(memory, a.at);
+    if (threadIdx.x == COMPUTE) {
+        for (int32_t i = 0; i < a.at.n_slots; i++) {
+            k_turn_setup(&s.small->is_full[i], 1);
+            k_turn_setup(&s.small->is_free[i], WHOLE_WARPS);
+        }
+        for (int32_t i = 0; i < HANDED; i++) {
+            k_turn_setup(&s.small->is_handed[i], WHOLE_WARPS);
+            k_turn_setup(&s.small->is_finished[i], WHOLE_WARPS);
+        }
+        k_turn_setup(&s.small->is_known, 1);
+    }
     __syncthreads();
+    if (threadIdx.x == COMPUTE)
+        whole_fetch_all(a, s);
+    if (threadIdx.x >= COMPUTE)
+        return;
+    k_wait();
+    if (threadIdx.x == 0) {
+        s.small->is_whole = whole_assemble(a.op);
+        k_turn_arrive(&s.small->is_known);
+    }
+    block_sync();
     if (s.small->is_whole)
-        run_layers<D, Q>(a, s, way);
-    k_fetch_wait<0>();
+        run_layers<Q>(a, s);
     whole_leave(a.op);
 }
 
 /* ---- launching */
 
-/* Slots of a ring, for what x needs beside it. */
-#define DEPTHS 4
-static const int32_t depths[DEPTHS] = {10, 8, 6, 4};
+#define SLOTS_MIN 2
+#define SHARED_ALIGN 128
 
-static int32_t room_for_x(int32_t depth) {
-    return SHARED_WHOLE - SMALL_BYTES - SUMS_FLOATS * (int32_t)sizeof(float) -
-           depth * WARPS * SLOT_BYTES;
-}
-static int32_t x_bytes(int32_t n_rows, int32_t n_in) {
-    return n_rows * (n_in + X_PAD) * (int32_t)sizeof(float);
-}
 static bool is_one_row_each(const struct ft_op_whole *op) {
-    return op->n_pieces == op->n_rows && op->n_heads / op->n_kv_heads <= 4;
+    return op->n_spans == op->n_rows && op->n_heads / op->n_kv_heads <= 4;
 }
-static int32_t tiles_bytes(const struct ft_op_whole *op) {
-    return TEAMS *
-           (int32_t)(is_one_row_each(op) ? sizeof(tile<4, DIM_WHOLE>) : sizeof(tile<8, DIM_WHOLE>));
+static int32_t rounded(int64_t bytes) {
+    return (int32_t)((bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN);
 }
 
-/* The deepest ring that leaves room for the rows that have to be in shared memory; 0: none. */
-static int32_t depth_for(const struct ft_op_whole *op) {
-    int32_t tiles = tiles_bytes(op) - SUMS_FLOATS * (int32_t)sizeof(float);
-    for (int i = 0; i < DEPTHS; i++)
-        if (room_for_x(depths[i]) >= x_bytes(op->n_rows, op->hidden) &&
-            room_for_x(depths[i]) >= tiles)
-            return depths[i];
-    return 0;
+/* Most queries of a span and KV head. */
+static int32_t queries_of(const struct ft_op_whole *op) {
+    return (op->n_rows - op->n_spans + 1) * (op->n_heads / op->n_kv_heads);
+}
+static int32_t tiles_of(const struct ft_op_whole *op) {
+    return (int32_t)k_ceil_div(queries_of(op), is_one_row_each(op) ? 4 : 8);
+}
+
+/* What lies behind the ring: x and sums, and at other times KV and tiles of queries. */
+static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
+                            struct whole_layout *at) {
+    int64_t n_units = (int64_t)k_ceil_div(op->len_max, SEGMENT) * op->n_spans * op->n_kv_heads;
+    int64_t tile_bytes = (int64_t)(is_one_row_each(op) ? sizeof(tile<4, DIM_WHOLE>)
+                                                       : sizeof(tile<8, DIM_WHOLE>));
+    int32_t head_bytes = (int32_t)(ft_kv_head_floats(op->head_dim) * (int64_t)sizeof(float));
+    int32_t n_tiles = tiles_of(op);
+    at->small = 0;
+    at->angles = rounded(sizeof(struct small));
+    at->sums = at->angles + rounded((int64_t)op->n_rows * op->head_dim * (int64_t)sizeof(float));
+    at->x = at->sums +
+            rounded(HANDED * WARPS * op->n_rows * SUM_STRIDE * (int64_t)sizeof(float));
+    at->kv = at->sums;
+    at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
+    at->n_kv = n_units > n_processors ? 2 : 1;
+    at->tiles = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
+    int32_t x_end = at->x + rounded((int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES);
+    int32_t tiles_end = at->tiles + rounded(tile_bytes * (n_tiles < TEAMS ? n_tiles : TEAMS));
+    return x_end > tiles_end ? x_end : tiles_end;
+}
+
+/* false: no room. */
+static bool lay_out_all(const struct ft_op_whole *op, int32_t n_processors,
+                        struct whole_layout *at) {
+    int32_t n_slots = (SHARED_WHOLE - lay_out_rows(op, n_processors, at)) / SLOT_BYTES;
+    if (n_slots < SLOTS_MIN)
+        return false;
+    at->n_slots = n_slots < SLOTS_MAX ? n_slots : SLOTS_MAX;
+    int32_t ring = at->n_slots * SLOT_BYTES;
+    at->small += ring;
+    at->angles += ring;
+    at->sums += ring;
+    at->x += ring;
+    at->kv += ring;
+    at->tiles += ring;
+    return true;
 }
 
 static struct whole_args args_for(const struct k_target *on, const struct ft_op_whole *op) {
@@ -462,78 +559,51 @@ static struct whole_args args_for(const struct k_target *on, const struct ft_op_
         a.before[kind] = a.layer_items;
         a.layer_items += a.n_items[kind];
     }
-    int32_t depth = depth_for(op);
-    for (int kind = 0; kind < WHOLE_HEAD; kind++)
-        a.is_direct[kind] = (kind == WHOLE_O || kind == WHOLE_DOWN) &&
-                            x_bytes(op->n_rows, a.n_in[kind]) > room_for_x(depth);
-    int32_t rows = op->n_pieces == op->n_rows ? 1 : FT_OPS_PIECE_ROWS;
-    a.n_tiles =
-        (int32_t)k_ceil_div(rows * (op->n_heads / op->n_kv_heads), is_one_row_each(op) ? 4 : 8);
-    a.n_segments = (int32_t)k_ceil_div(op->len_max, SEGMENT);
+    a.n_tiles = tiles_of(op);
     a.partial = on->scratch;
     return a;
 }
 
 extern "C" const char *k_whole_refuses(const struct k_target *on, const struct ft_op_whole *op) {
     int32_t q_dim = op->n_heads * op->head_dim;
+    struct whole_layout at;
     if (op->n_rows < 1 || op->n_rows > FT_WHOLE_ROWS_MAX)
         return "more rows than eight";
-    if (op->hidden % CHUNK != 0 || op->intermediate % CHUNK != 0 || q_dim % CHUNK != 0)
-        return "sizes that are not multiples of 32";
-    if (op->hidden < WARPS * CHUNK || op->intermediate < WARPS * CHUNK || q_dim < WARPS * CHUNK)
-        return "sizes below 512";
+    if (op->hidden % (2 * CHUNK) != 0 || op->intermediate % (2 * CHUNK) != 0 ||
+        q_dim % (2 * CHUNK) != 0)
+        return "sizes that are not multiples of 64";
     if (op->head_dim % TILE != 0 || op->head_dim > DIM_WHOLE)
         return "heads that are no multiples of 16, or above 128";
     if (op->vocab < TILE)
         return "a vocabulary below 16";
-    if (depth_for(op) == 0)
+    if (!lay_out_all(op, on->n_processors, &at))
         return "rows too long for shared memory";
-    struct whole_args a = args_for(on, op);
-    if (op->n_pieces * a.n_tiles * op->n_kv_heads > FT_WHOLE_MERGES_MAX)
+    if (op->n_spans * tiles_of(op) * op->n_kv_heads > FT_WHOLE_MERGES_MAX)
         return "too many heads";
-    if ((int64_t)a.n_segments * op->n_rows * op->n_heads * (op->head_dim + 2) >
+    if ((int64_t)k_ceil_div(op->len_max, SEGMENT) * op->n_rows * op->n_heads *
+            (op->head_dim + PARTIAL_PAD) >
         (int64_t)(on->scratch_bytes / sizeof(float)))
         return "a context too long for the partial results of attention";
     return NULL;
 }
 
-template <int D, int Q>
-static cudaError_t launch(const struct k_target *on, struct whole_args *args) {
-    size_t bytes = (size_t)(SHARED_WHOLE - room_for_x(D) + args->x_floats * (int32_t)sizeof(float));
-    return k_launch(on, (const void *)whole_kernel<D, Q>,
-                    {dim3((unsigned)on->n_processors), dim3(THREADS), bytes, 1}, args);
-}
-template <int Q>
-static cudaError_t launch_depth(const struct k_target *on, struct whole_args *args, int32_t depth) {
-    return depth == 10  ? launch<10, Q>(on, args)
-           : depth == 8 ? launch<8, Q>(on, args)
-           : depth == 6 ? launch<6, Q>(on, args)
-                        : launch<4, Q>(on, args);
-}
-
 extern "C" cudaError_t k_whole(const struct k_target *on, const struct ft_op_whole *op) {
     struct whole_args args = args_for(on, op);
-    int32_t depth = depth_for(op);
-    args.x_floats = room_for_x(depth) / (int32_t)sizeof(float);
-    return is_one_row_each(op) ? launch_depth<4>(on, &args, depth)
-                               : launch_depth<8>(on, &args, depth);
-}
-
-template <int D> static cudaError_t allow(void) {
-    cudaError_t error =
-        cudaFuncSetAttribute((const void *)whole_kernel<D, 4>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_WHOLE);
-    if (error != cudaSuccess)
-        return error;
-    return cudaFuncSetAttribute((const void *)whole_kernel<D, 8>,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_WHOLE);
+    if (!lay_out_all(op, on->n_processors, &args.at))
+        return cudaErrorInvalidValue;
+    const void *kernel =
+        is_one_row_each(op) ? (const void *)whole_kernel<4> : (const void *)whole_kernel<8>;
+    return k_launch(on, kernel,
+                    {dim3((unsigned)on->n_processors), dim3(WHOLE_THREADS), SHARED_WHOLE, 1},
+                    &args);
 }
 
 extern "C" cudaError_t k_whole_setup(void) {
-    cudaError_t error = allow<10>();
-    if (error == cudaSuccess)
-        error = allow<8>();
-    if (error == cudaSuccess)
-        error = allow<6>();
-    return error == cudaSuccess ? allow<4>() : error;
+    cudaError_t error =
+        cudaFuncSetAttribute((const void *)whole_kernel<4>,
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_WHOLE);
+    return error != cudaSuccess
+               ? error
+               : cudaFuncSetAttribute((const void *)whole_kernel<8>,
+                                      cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_WHOLE);
 }

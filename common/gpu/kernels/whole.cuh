@@ -13,60 +13,105 @@
 enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHOLE_KINDS };
 
 #define HALF (TILE / 2)
-#define SLOT_BYTES 1024 /* a chunk of a tile of one warp */
+#define COLUMN_BYTES (CHUNK * 2) /* a chunk of a row of weights, or of x in one size */
+#define SLOT_CHUNKS (K_BOX_COLUMNS / CHUNK) /* two of each set */
+#define SLOT_BYTES (2 * K_BOX_BYTES)        /* of both halves of a tile */
+/* Warps that compute, each with the columns that two warps of linear.cu have: fewer warps may keep
+ * more in registers. One more fetches weights. */
+#define SETS 2
+#define WHOLE_WARPS (WARPS / SETS)
+#define COMPUTE (32 * WHOLE_WARPS)
+#define WHOLE_THREADS (COMPUTE + 32)
+#define HANDED 4                            /* tiles whose sums wait to be finished */
+
+/* Shared memory, in bytes from its begin on: slots of a ring first. */
+struct whole_layout {
+    int32_t n_slots;
+    int32_t small, angles, sums, x, kv, tiles; /* kv and tiles are where sums and x are */
+    int32_t kv_block_bytes, n_kv; /* one or two segments */
+};
 
 struct whole_args {
     struct ft_op_whole op;
+    struct whole_layout at;
     int32_t n_in[WHOLE_KINDS];
     int32_t n_items[WHOLE_KINDS]; /* tiles of 16 outputs, of every block */
     int32_t before[WHOLE_KINDS];  /* items of the layer's matrices before this one */
     int32_t layer_items;
-    int32_t x_floats;            /* of shared memory for rows of x */
-    int32_t n_tiles;             /* of queries, in a piece and KV head */
-    int32_t n_segments;          /* of positions */
-    float *partial;              /* as attention.cu has it */
-    bool is_direct[WHOLE_KINDS]; /* x is read where it lies: it does not fit */
+    int32_t n_tiles; /* of queries, in a span and KV head */
+    float *partial;  /* as attention.cu has it */
 };
 
 /* ---- shared memory */
 
 #define DIM_WHOLE 128 /* largest head */
-#define TEAMS (THREADS / TEAM)
-#define SUMS_FLOATS (2 * WARPS * GROUP * SUM_STRIDE) /* of two tiles, used in turn */
-#define SMALL_BYTES 1024
+#define TEAMS (COMPUTE / TEAM)
 #define SHARED_WHOLE (227 * 1024)
+#define SLOTS_MAX 16
 
-/* What of shared memory is neither ring nor x. */
+/* Which of the slots, or of the sums, and the parity of its turn. */
+struct whole_turn {
+    int32_t slot;
+    uint32_t parity;
+};
+/* A tile is eight outputs and eight others, so that both halves of a rotated pair, or gate and up,
+ * meet in a warp: which matrix each half is of, and its first row there. */
+struct whole_halves {
+    int32_t map[2], row[2];
+};
+/* What is fetched next, by one thread. */
+struct whole_cursor {
+    int32_t stage, item, column, n_in;
+    struct whole_halves at;
+    struct whole_turn turn;
+};
+
 struct small {
+    uint64_t is_full[SLOTS_MAX], is_free[SLOTS_MAX];  /* turns of slots */
+    uint64_t is_handed[HANDED], is_finished[HANDED]; /* turns of sums */
     float warp_sums[GROUP][WARPS], scales[GROUP];
+    struct ft_span spans[FT_WHOLE_ROWS_MAX];
+    struct ft_whole_layer layers[2]; /* that of an even number, and the other */
+    struct ft_op_attention attention; /* of the layer in hand */
+    int32_t slots[FT_WHOLE_ROWS_MAX];
     uint32_t arrived[TEAMS];
+    uint64_t is_known;
     uint32_t is_whole;
 };
-static_assert(sizeof(struct small) <= SMALL_BYTES, "shared memory is laid out for it");
 
 struct shared {
-    char *ring;  /* [WARPS][D][SLOT_BYTES] */
-    float *sums; /* [SUMS_FLOATS]; with x behind it, tiles of attention while they are needed */
-    float *x;
+    char *ring;    /* [n_slots][SLOT_BYTES] */
+    float *angles; /* [n_rows][head_dim]: cosines, then sines */
+    float *sums; /* [HANDED][WARPS][n_rows][SUM_STRIDE], of tiles in turn */
+    char *x;     /* in parts, see parts_at */
+    char *kv;    /* [n_kv][BLOCKS][kv_block_bytes] */
+    char *tiles; /* [TEAMS] struct tile */
     struct small *small;
 };
 
-template <int D> static __device__ __forceinline__ struct shared lay_out(char *memory) {
-    struct shared s;
-    s.ring = memory;
-    s.small = (struct small *)(memory + D * WARPS * SLOT_BYTES);
-    s.sums = (float *)((char *)s.small + SMALL_BYTES);
-    s.x = s.sums + SUMS_FLOATS;
-    return s;
+static __device__ __forceinline__ struct shared lay_out(char *memory,
+                                                        const struct whole_layout &at) {
+    return {memory,
+            (float *)(memory + at.angles),
+            (float *)(memory + at.sums),
+            memory + at.x,
+            memory + at.kv,
+            memory + at.tiles,
+            (struct small *)(memory + at.small)};
+}
+
+/* A barrier of the threads that compute. */
+static __device__ __forceinline__ void block_sync(void) {
+    k_sync_some(1 + TEAMS, COMPUTE);
+}
+
+/* Rows of x in parts are [chunk][ORDERS][n rows] of COLUMN_BYTES: what a lane gives to the tensor
+ * cores lies together. Where a row's columns begin, from one on that is even. */
+static __device__ __forceinline__ char *parts_at(char *x, int32_t n, int32_t row, int32_t column) {
+    return x + (column / CHUNK * ORDERS * n + row) * COLUMN_BYTES + column % CHUNK * 2;
 }
 
 /* ---- the way through the weights */
-
-/* A tile is eight outputs and eight others, so that both halves of a rotated pair, or gate and up,
- * meet in a warp. This lane's row of each half, from its eight columns of the first chunk on. */
-struct whole_rows {
-    const char *low, *high;
-};
 
 static __device__ __forceinline__ enum whole_kind whole_kind_of(const struct whole_args &a,
                                                                 int32_t stage) {
@@ -88,35 +133,22 @@ static __device__ __forceinline__ struct whole_qkv whole_qkv_at(const struct ft_
     return at;
 }
 
-static __device__ __forceinline__ struct whole_rows whole_aim(const struct whole_args &a,
-                                                              int32_t stage, int32_t item) {
+/* What an item is made of. */
+static __device__ __forceinline__ struct whole_halves whole_item(const struct whole_args &a,
+                                                                 int32_t stage, int32_t item) {
     const struct ft_op_whole &op = a.op;
-    const struct ft_whole_layer *layer = op.layers + stage / WHOLE_HEAD;
     enum whole_kind kind = whole_kind_of(a, stage);
-    const void *low = op.head, *high;
-    int32_t row = item * TILE, apart = HALF, last = INT32_MAX;
+    int32_t map = stage / WHOLE_HEAD * FT_WHOLE_MATRICES, row = item * TILE;
     if (kind == WHOLE_QKV) {
         struct whole_qkv at = whole_qkv_at(op, item);
-        low = at.part == 0 ? layer->q : at.part == 1 ? layer->k : layer->v;
+        map += FT_WHOLE_Q + at.part;
         row = at.head * op.head_dim + at.pair;
-        apart = op.head_dim / 2;
-    } else if (kind == WHOLE_O) {
-        low = layer->o;
-    } else if (kind == WHOLE_GATE_UP) {
-        low = layer->gate;
-        row = item * HALF;
-        apart = 0;
-    } else if (kind == WHOLE_DOWN) {
-        low = layer->down;
-    } else {
-        last = op.vocab - 1; /* its last tile may be cut */
+        return {{map, map}, {row, row + op.head_dim / 2}};
     }
-    high = kind == WHOLE_GATE_UP ? layer->up : low;
-    int32_t lane_row = row + (int32_t)threadIdx.x % 32 / 4;
-    int64_t row_bytes = (int64_t)a.n_in[kind] * 2;
-    int32_t column_bytes = (int32_t)threadIdx.x % 4 * 16;
-    return {(const char *)low + min(lane_row, last) * row_bytes + column_bytes,
-            (const char *)high + min(lane_row + apart, last) * row_bytes + column_bytes};
+    if (kind == WHOLE_GATE_UP)
+        return {{map + FT_WHOLE_GATE, map + FT_WHOLE_UP}, {item * HALF, item * HALF}};
+    map += kind == WHOLE_O ? FT_WHOLE_O : kind == WHOLE_DOWN ? FT_WHOLE_DOWN : 0;
+    return {{map, map}, {row, row + HALF}};
 }
 
 /* The first item of this block in a stage: blocks that had one more before have one less next. */
@@ -129,19 +161,15 @@ static __device__ __forceinline__ int32_t whole_first_item(const struct whole_ar
     return first < 0 ? first + n : first;
 }
 
-/* A warp's range of the columns of a matrix, in chunks. */
-static __device__ __forceinline__ int32_t whole_begin(int32_t n_in, int32_t warp) {
-    return warp * (n_in / CHUNK) / WARPS;
+static __device__ __forceinline__ void whole_next(struct whole_turn &turn, int32_t n) {
+    if (++turn.slot == n) {
+        turn.slot = 0;
+        turn.parity ^= 1;
+    }
 }
 
-/* The next chunk to be fetched: D chunks ahead of the arithmetic, whatever stage that is in. */
-struct whole_cursor {
-    int32_t stage, item, chunk, end;
-    struct whole_rows rows;
-};
-
-/* To the first item at or after this one that there is; past the head there is none. */
-static __device__ __forceinline__ void whole_settle(const struct whole_args &a,
+/* To the first item at or after this one that there is. false: past the head there is none. */
+static __device__ __forceinline__ bool whole_settle(const struct whole_args &a,
                                                     struct whole_cursor &c) {
     int32_t last = a.op.n_layers * WHOLE_HEAD;
     while (c.stage <= last && c.item >= a.n_items[whole_kind_of(a, c.stage)]) {
@@ -149,33 +177,52 @@ static __device__ __forceinline__ void whole_settle(const struct whole_args &a,
         c.item = whole_first_item(a, c.stage);
     }
     if (c.stage > last)
+        return false;
+    c.column = 0;
+    c.n_in = a.n_in[whole_kind_of(a, c.stage)];
+    c.at = whole_item(a, c.stage, c.item);
+    return true;
+}
+
+/* Into the slot whose turn it is, which must be free. false: that was the last. */
+static __device__ __forceinline__ bool whole_fetch(const struct whole_args &a,
+                                                   const struct shared &s, uint64_t policy,
+                                                   struct whole_cursor &c) {
+    char *to = s.ring + c.turn.slot * SLOT_BYTES;
+    uint64_t *word = &s.small->is_full[c.turn.slot];
+    k_turn_expect(word, SLOT_BYTES);
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+        k_box_start(to + half * K_BOX_BYTES, a.op.maps + c.at.map[half], c.at.row[half], c.column,
+                    word, policy);
+    whole_next(c.turn, a.at.n_slots);
+    c.column += K_BOX_COLUMNS;
+    if (c.column < c.n_in)
+        return true;
+    c.item += (int32_t)gridDim.x;
+    return whole_settle(a, c);
+}
+
+/* The thread that fetches: into all slots, then into each when it is free. */
+static __device__ __forceinline__ void whole_fetch_all(const struct whole_args &a,
+                                                       const struct shared &s) {
+    struct whole_cursor c = {};
+    uint64_t policy = k_policy_once();
+    c.item = whole_first_item(a, 0);
+    bool is_more = whole_settle(a, c);
+    while (is_more && c.turn.parity == 0)
+        is_more = whole_fetch(a, s, policy, c);
+    k_turn_wait(&s.small->is_known, 0);
+    if (!s.small->is_whole) { /* nothing may arrive when the block is gone */
+        for (int32_t i = 0; i < (c.turn.parity == 0 ? c.turn.slot : a.at.n_slots); i++)
+            k_turn_wait(&s.small->is_full[i], 0);
         return;
-    int32_t n_in = a.n_in[whole_kind_of(a, c.stage)], warp = (int32_t)threadIdx.x / 32;
-    c.chunk = whole_begin(n_in, warp);
-    c.end = whole_begin(n_in, warp + 1);
-    c.rows = whole_aim(a, c.stage, c.item);
-}
-
-/* Each lane fetches what it will use itself: nobody else has to be waited for. */
-static __device__ __forceinline__ void whole_fetch(const struct whole_args &a,
-                                                   struct whole_cursor &c, char *slot) {
-    if (c.stage <= a.op.n_layers * WHOLE_HEAD) {
-        k_fetch_start(slot, c.rows.low + (int64_t)c.chunk * CHUNK * 2);
-        k_fetch_start(slot + SLOT_BYTES / 2, c.rows.high + (int64_t)c.chunk * CHUNK * 2);
-        if (++c.chunk == c.end) {
-            c.item += (int32_t)gridDim.x;
-            whole_settle(a, c);
-        }
     }
-    k_fetch_close();
+    while (is_more) {
+        k_turn_wait(&s.small->is_free[c.turn.slot], c.turn.parity ^ 1);
+        is_more = whole_fetch(a, s, policy, c);
+    }
 }
-
-/* A lane's way: what it has fetched, oldest first, and what it will fetch next. */
-struct whole_way {
-    struct whole_cursor next;
-    char *slots; /* of this lane, SLOT_BYTES apart */
-    int32_t at;  /* the oldest */
-};
 
 /* ---- barriers */
 
@@ -202,6 +249,8 @@ static __device__ __forceinline__ bool whole_assemble(const struct ft_op_whole &
             uint32_t was = k_swap_if(word, seen, seen | ABANDONED);
             if (was == seen) {
                 k_set(&op.state->is_abandoned, 1);
+                if (op.gave_up != NULL)
+                    *op.gave_up = 1;
                 return false;
             }
             seen = was;
@@ -212,30 +261,33 @@ static __device__ __forceinline__ bool whole_assemble(const struct ft_op_whole &
     }
 }
 
-/* What is passed so far, and where the next mark goes. */
-struct whole_progress {
-    uint32_t n_passed;
-    uint64_t *mark_ns;
-};
-
-static __device__ __forceinline__ void whole_mark(struct whole_progress *progress) {
-    if (progress->mark_ns != NULL)
-        *progress->mark_ns++ = k_now_ns();
+/* When a barrier, counted in blocks that have passed, is come to and passed. */
+static __device__ __forceinline__ void whole_mark(const struct ft_op_whole &op, uint32_t n_passed,
+                                                  int32_t is_over) {
+    if (op.marks_ns != NULL && blockIdx.x == 0)
+        op.marks_ns[n_passed / gridDim.x * 2 - 2 + is_over] = k_now_ns();
 }
 
-/* All blocks of an assembled grid. */
-static __device__ __forceinline__ void whole_sync(const struct ft_op_whole &op,
-                                                  struct whole_progress *progress) {
-    __syncthreads();
-    progress->n_passed += gridDim.x;
+/* A barrier of all blocks of an assembled grid, in two halves. What a block does between them may
+ * touch nothing that another writes before it arrives. Returns what to await. */
+static __device__ __forceinline__ uint32_t whole_arrive(const struct ft_op_whole &op,
+                                                        uint32_t n_passed) {
+    block_sync();
+    n_passed += gridDim.x;
     if (threadIdx.x == 0) {
-        whole_mark(progress);
+        whole_mark(op, n_passed, 0);
         k_tell(&op.state->arrived, 1);
-        while (k_ask(&op.state->arrived) < progress->n_passed)
-            k_relax();
-        whole_mark(progress);
     }
-    __syncthreads();
+    return n_passed;
+}
+static __device__ __forceinline__ void whole_await(const struct ft_op_whole &op,
+                                                   uint32_t n_passed) {
+    if (threadIdx.x == 0) {
+        while (k_ask(&op.state->arrived) < n_passed)
+            k_relax();
+        whole_mark(op, n_passed, 1);
+    }
+    block_sync();
 }
 
 /* The last block to leave, of a grid that has assembled or of one that has not, makes the state

@@ -8,18 +8,31 @@
 #include <stdbool.h>
 
 #include "common/gpu/kernels/kernels.h"
+#include "common/gpu/kernels/map.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 #define FT_WHOLE_ROWS_MAX 8
+#define FT_WHOLE_PART_BYTES 6 /* of a number in scratch: three bf16 numbers */
 /* Queries of a KV head that are merged together, of all rows: bounds the counters below. */
 #define FT_WHOLE_MERGES_MAX 1024
 
-/* A layer as the GPU reads it: weights are bf16, biases are f32 or NULL. */
+/* Matrices of a layer, all of bf16. */
+enum ft_whole_matrix {
+    FT_WHOLE_Q,
+    FT_WHOLE_K,
+    FT_WHOLE_V,
+    FT_WHOLE_O,
+    FT_WHOLE_GATE,
+    FT_WHOLE_UP,
+    FT_WHOLE_DOWN,
+    FT_WHOLE_MATRICES
+};
+
+/* The rest of a layer; biases are f32 or NULL. */
 struct ft_whole_layer {
-    const void *q, *k, *v, *o, *gate, *up, *down;
     const float *q_bias, *k_bias, *v_bias, *o_bias, *gate_bias, *up_bias, *down_bias;
     const float *attn_norm, *mlp_norm;
     float *kv;
@@ -39,31 +52,35 @@ struct ft_whole_state {
 };
 
 /* Logits of the picked rows.
- * dev   layers  [n_layers];  embed  [*, hidden] embed_elem;  head  [vocab, hidden] bf16
+ * dev   maps  [n_layers * FT_WHOLE_MATRICES + 1], of each layer's matrices, then of the head, which
+ *       is [vocab, hidden];  layers  [n_layers];  embed  [*, hidden] embed_elem
  * dev   norm [hidden], inv_freq [head_dim / 2] f32
  * dev   tokens, positions, slots  [n_rows];  picks  [n_picks] rows;  pieces  [n_pieces], as
- *       ft_span_cut cuts the rows;  table  block tables
- * dev   x [n_rows, hidden], q and attended [n_rows, n_heads * head_dim], gate
- *       [n_rows, intermediate], angles [n_rows, head_dim]  f32, scratch
+ *       ft_span_cut cuts n_spans spans, each with blocks of its own;  table  block tables
+ * dev   x [n_rows, hidden], q [n_rows, n_heads * head_dim]  f32, scratch; attended, gate  scratch
+ *       of 6 bytes for each of [n_rows, n_heads * head_dim] and [n_rows, intermediate]
  * dev   rows  row i of n_picks at rows + i * row_stride, or host memory that the GPU writes to */
 struct ft_op_whole {
+    const struct ft_whole_map *maps;
     const struct ft_whole_layer *layers;
     int32_t n_layers, hidden, intermediate, n_heads, n_kv_heads, head_dim, vocab;
     float eps, scale;
     const void *embed;
     enum ft_elem embed_elem;
-    const void *head;
+    bool has_biases; /* any layer */
     const float *norm, *inv_freq;
 
-    int32_t n_rows, n_pieces, n_picks, len_max;
+    int32_t n_rows, n_spans, n_pieces, n_picks, len_max;
     const int32_t *tokens, *positions, *slots, *picks;
     const struct ft_span *pieces;
     const int32_t *table;
 
-    float *x, *q, *attended, *gate, *angles;
+    float *x, *q;
+    void *attended, *gate;
     float *rows;
     int64_t row_stride;
     struct ft_whole_state *state;
+    uint32_t *gave_up; /* NULL, or host memory that the GPU writes to: 1 when it gave up */
     uint64_t patience_ns;
     /* dev  NULL, or [2 + 10 * n_layers]: when the first block came to each barrier and when it
      * passed it, by the card's clock; for benchmarks */

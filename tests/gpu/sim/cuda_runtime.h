@@ -16,6 +16,7 @@
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __noinline__ inline
 #define __grid_constant__
 #define __launch_bounds__(...)
 #define __align__(n) __attribute__((aligned(n)))
@@ -26,6 +27,9 @@ typedef sim_dim3 dim3;
 extern sim_dim3 threadIdx, blockIdx, blockDim, gridDim; /* of the thread that runs */
 struct alignas(16) float4 {
     float x, y, z, w;
+};
+struct alignas(8) uint2 {
+    uint32_t x, y;
 };
 struct alignas(16) uint4 {
     uint32_t x, y, z, w;
@@ -64,11 +68,17 @@ static inline cudaError_t cudaFuncSetAttribute(const void *, int, int) {
 static inline float4 make_float4(float x, float y, float z, float w) {
     return {x, y, z, w};
 }
+static inline uint2 make_uint2(uint32_t x, uint32_t y) {
+    return {x, y};
+}
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
     return {x, y, z, w};
 }
 static inline int32_t min(int32_t a, int32_t b) {
     return a < b ? a : b;
+}
+static inline int32_t max(int32_t a, int32_t b) {
+    return a > b ? a : b;
 }
 static inline float __fadd_rn(float a, float b) {
     return a + b;
@@ -109,7 +119,14 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
     return out;
 }
 static inline float __shfl_xor_sync(uint32_t, float value, int mask) {
-    return sim_shuffle_xor(value, mask);
+    return sim_shuffle(value, (int)threadIdx.x % 32 ^ mask);
+}
+static inline float __shfl_sync(uint32_t, float value, int lane) {
+    return sim_shuffle(value, lane);
+}
+static inline float __shfl_up_sync(uint32_t, float value, int n) {
+    int lane = (int)threadIdx.x % 32;
+    return sim_shuffle(value, lane >= n ? lane - n : lane);
 }
 template <class T> static inline T __ldcg(const T *p) {
     return *p;

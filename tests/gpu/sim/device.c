@@ -54,8 +54,14 @@ static void sim_choose(struct ft_device *device, const struct ft_op_choose *op) 
     (void)op;
     note(device, cudaErrorInvalidValue);
 }
-static const struct ft_ops sim_ops = {sim_gather, sim_angles,    sim_rmsnorm, sim_linear,
-                                      sim_rope,   sim_attention, sim_read,    sim_choose};
+/* Steps as one have suites of their own, which call the kernel. */
+static bool sim_step(struct ft_device *device, const struct ft_op_step *op) {
+    (void)device;
+    (void)op;
+    return false;
+}
+static const struct ft_ops sim_ops = {sim_gather,    sim_angles, sim_rmsnorm, sim_linear, sim_rope,
+                                      sim_attention, sim_read,   sim_choose,  sim_step};
 
 static void sim_close(struct ft_device *device) {
     free(of(device)->target.scratch);
@@ -130,6 +136,10 @@ static bool sim_begin(struct ft_device *device, const struct ft_device_key *key)
     (void)key;
     return false;
 }
+static bool sim_gave_up(struct ft_device *device) {
+    (void)device;
+    return false;
+}
 static void sim_end(struct ft_device *device) {
     (void)device;
 }
@@ -181,6 +191,7 @@ const struct ft_device_kind ft_cuda_device = {
     .unpin = sim_unpin,
     .begin = sim_begin,
     .end = sim_end,
+    .gave_up = sim_gave_up,
     .uuid = sim_uuid,
     .share = sim_share,
     .open_shared = sim_open_shared,

@@ -1,11 +1,14 @@
 #include "sim.h"
 
+#include "common/gpu/kernels/map.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -30,6 +33,14 @@ struct block;
 struct fetch {
     void *to;
     const void *from;
+    size_t bytes;
+};
+/* A word that turns are counted in, and the turn that goes on. */
+struct turn {
+    uint64_t n_over; /* turns before it */
+    uint32_t n, n_arrived;
+    int64_t bytes; /* that are to come and have not been started */
+    std::vector<fetch> fetches;
 };
 enum fiber_state { READY, WAITING, DONE };
 
@@ -39,8 +50,7 @@ struct fiber {
     struct block *block;
     dim3 thread, at;
     enum fiber_state state;
-    std::deque<fetch> fetches; /* on their way; to NULL: a group is closed here */
-    int n_groups;              /* closed */
+    std::vector<fetch> fetches; /* on their way */
 };
 
 /* What the lanes of a warp have put down for something that all of them do. */
@@ -71,6 +81,7 @@ struct block {
     barrier barriers[BARRIERS];
     char *shared;
     uint32_t n_done;
+    std::map<const uint64_t *, turn> turns;
 };
 
 extern "C" void sim_switch(void **save, void *to);
@@ -154,7 +165,7 @@ static std::unique_ptr<block> start_block(launch *of) {
     b->launch = of;
     b->fibers.resize(n);
     b->warps.resize((n + WARP - 1) / WARP);
-    b->shared = (char *)aligned_alloc(16, SHARED_BYTES);
+    b->shared = (char *)aligned_alloc(1024, SHARED_BYTES);
     memset(b->shared, 0xFF, SHARED_BYTES); /* NaN */
     dim3 place(at % of->grid.x, at / of->grid.x % of->grid.y, at / of->grid.x / of->grid.y);
     for (uint32_t i = 0; i < n; i++) {
@@ -169,11 +180,13 @@ static std::unique_ptr<block> start_block(launch *of) {
 
 static void end_block(block &b) {
     for (fiber &f : b.fibers) {
-        for (const fetch &on_way : f.fetches)
-            if (on_way.to != NULL)
-                fprintf(stderr, "sim: a thread ended with fetches on their way\n"), abort();
+        if (!f.fetches.empty())
+            fprintf(stderr, "sim: a thread ended with fetches on their way\n"), abort();
         sim.stacks.push_back(f.stack);
     }
+    for (const auto &word : b.turns)
+        if (!word.second.fetches.empty())
+            fprintf(stderr, "sim: a block ended with copies on their way\n"), abort();
     free(b.shared);
 }
 
@@ -293,17 +306,16 @@ static void warp_done(warp &w, block &b, uint32_t thread) {
         b.fibers[i].state = READY;
 }
 
-float sim_shuffle_xor(float value, int mask) {
+float sim_shuffle(float value, int from) {
     uint32_t thread = sim.current->thread.x, lane = thread % WARP;
     block &b = *sim.current->block;
     warp &w = b.warps[thread / WARP];
     w.value[lane] = value;
     if (is_last_lane(w)) {
-        for (uint32_t i = 0; i < WARP; i++)
-            w.shuffled[i] = w.value[i ^ (uint32_t)mask];
+        memcpy(w.shuffled, w.value, sizeof w.shuffled);
         warp_done(w, b, thread);
     }
-    return w.shuffled[lane];
+    return w.shuffled[from];
 }
 
 static float bf16(uint32_t pair, int which) {
@@ -350,28 +362,87 @@ void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
     }
 }
 
+static struct turn &turn_at(const uint64_t *word) {
+    auto found = sim.current->block->turns.find(word);
+    if (found == sim.current->block->turns.end())
+        fprintf(stderr, "sim: a word that was not set up\n"), abort();
+    return found->second;
+}
+void sim_turn_setup(uint64_t *word, uint32_t n) {
+    sim.current->block->turns[word] = {0, n, 0, 0, {}};
+}
+static void end_turn(struct turn &turn) {
+    if (turn.n_arrived < turn.n || turn.bytes != 0)
+        return;
+    for (const fetch &f : turn.fetches)
+        memcpy(f.to, f.from, f.bytes);
+    turn.fetches.clear();
+    turn.n_arrived = 0;
+    turn.n_over++;
+    progress();
+}
+void sim_turn_arrive(uint64_t *word, uint32_t bytes) {
+    struct turn &turn = turn_at(word);
+    if (turn.n_arrived++ == turn.n)
+        fprintf(stderr, "sim: more arrive than a turn has\n"), abort();
+    turn.bytes += bytes;
+    if (turn.fetches.empty()) /* else it ends when somebody has waited for it */
+        end_turn(turn);
+}
+bool sim_turn_was_over(uint64_t *word, uint32_t parity) {
+    struct turn &turn = turn_at(word);
+    if (turn.n_over % 2 == parity)
+        end_turn(turn);
+    return turn.n_over % 2 != parity;
+}
+void sim_turn_wait(uint64_t *word, uint32_t parity) {
+    while (!sim_turn_was_over(word, parity))
+        sim_relax();
+}
 /* What was there is gone at once, what comes is there when it has been waited for. */
-void sim_fetch_start(void *shared, const void *global) {
+static void start_copy(void *shared, const void *from, uint64_t *word) {
     memset(shared, 0xFF, 16);
-    sim.current->fetches.push_back({shared, global});
+    turn_at(word).fetches.push_back({shared, from, 16});
 }
-void sim_fetch_close(void) {
-    sim.current->fetches.push_back({NULL, NULL});
-    sim.current->n_groups++;
+void sim_fetch_start(void *shared, const void *global) {
+    if ((uintptr_t)shared % 16 != 0 || (uintptr_t)global % 16 != 0)
+        fprintf(stderr, "sim: a fetch that is not aligned\n"), abort();
+    memset(shared, 0xFF, 16);
+    sim.current->fetches.push_back({shared, global, 16});
 }
-void sim_fetch_wait(int n_latest) {
-    fiber &f = *sim.current;
-    while (f.n_groups > n_latest) {
-        fetch first = f.fetches.front();
-        f.fetches.pop_front();
-        if (first.to == NULL)
-            f.n_groups--;
-        else
-            memcpy(first.to, first.from, 16);
-    }
+void sim_fetch_wait(void) {
+    for (const fetch &f : sim.current->fetches)
+        memcpy(f.to, f.from, f.bytes);
+    sim.current->fetches.clear();
+}
+void sim_box_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,
+                   uint64_t *word) {
+    static const uint4 zero = {};
+    const char *base = (const char *)map->words[0];
+    int32_t n_out = (int32_t)map->words[1], n_in = (int32_t)map->words[2];
+    if ((uintptr_t)shared % 1024 != 0 || column % 64 != 0)
+        fprintf(stderr, "sim: a box that is not aligned\n"), abort();
+    for (int32_t group = 0; group < 16; group++)
+        for (int32_t r = 0; r < 8; r++)
+            for (int32_t i = 0; i < 8; i++) {
+                int32_t c = column + group * 64 + i * 8;
+                bool is_there = row + r < n_out && c < n_in;
+                start_copy((char *)shared + (r * 16 + group) * 128 + (i ^ group % 8) * 16,
+                           is_there ? base + ((int64_t)(row + r) * n_in + c) * 2
+                                    : (const char *)&zero,
+                           word);
+            }
+    turn_at(word).bytes -= 16 * 8 * 128;
 }
 
 /* ---- what the host does */
+
+cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in) {
+    if (n_in % 64 != 0 || (uintptr_t)weight % 16 != 0)
+        return cudaErrorInvalidValue;
+    *map = {{(uint64_t)weight, (uint64_t)n_out, (uint64_t)n_in}};
+    return cudaSuccess;
+}
 
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args) {
     launch l = {};

@@ -7,6 +7,7 @@
 #ifndef TESTS_GPU_SIM_H
 #define TESTS_GPU_SIM_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -40,10 +41,16 @@ char *sim_shared(void);
 void sim_relax(void);
 uint64_t sim_now_ns(void);
 void sim_barrier(int32_t number, int32_t n);
-float sim_shuffle_xor(float value, int mask);
+float sim_shuffle(float value, int from);
 void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 void sim_fetch_start(void *shared, const void *global);
-void sim_fetch_close(void);
-void sim_fetch_wait(int n_latest);
+void sim_fetch_wait(void);
+void sim_turn_setup(uint64_t *word, uint32_t n);
+void sim_turn_arrive(uint64_t *word, uint32_t bytes);
+bool sim_turn_was_over(uint64_t *word, uint32_t parity);
+void sim_turn_wait(uint64_t *word, uint32_t parity);
+struct ft_whole_map;
+void sim_box_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,
+                   uint64_t *word);
 #endif
 #endif

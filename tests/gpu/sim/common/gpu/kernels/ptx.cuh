@@ -4,6 +4,8 @@
 
 #include "cuda_runtime.h"
 
+#include "common/gpu/kernels/map.h"
+
 static inline void k_wait(void) {
 }
 static inline void k_let_next_start(void) {
@@ -18,15 +20,39 @@ static inline void k_mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
 static inline void k_fetch_start(void *shared, const void *global) {
     sim_fetch_start(shared, global);
 }
-static inline void k_fetch_close(void) {
-    sim_fetch_close();
+static inline void k_fetch_wait(void) {
+    sim_fetch_wait();
 }
-template <int N> static inline void k_fetch_wait(void) {
-    sim_fetch_wait(N);
+static inline void k_turn_setup(uint64_t *word, uint32_t n) {
+    sim_turn_setup(word, n);
 }
-static inline void k_prefetch(const void *global) {
-    volatile char touched = *(const char *)global; /* a line that is not there is found out */
-    (void)touched;
+static inline void k_turn_arrive(uint64_t *word) {
+    sim_turn_arrive(word, 0);
+}
+static inline void k_turn_expect(uint64_t *word, uint32_t bytes) {
+    sim_turn_arrive(word, bytes);
+}
+static inline bool k_turn_was_over(uint64_t *word, uint32_t parity) {
+    return sim_turn_was_over(word, parity);
+}
+static inline void k_turn_wait(uint64_t *word, uint32_t parity) {
+    sim_turn_wait(word, parity);
+}
+static inline uint64_t k_policy_once(void) {
+    return 0;
+}
+#define K_BOX_ROWS 8
+#define K_BOX_COLUMNS 1024
+#define K_BOX_BYTES (K_BOX_ROWS * K_BOX_COLUMNS * 2)
+static inline void k_box_start(void *shared, const struct ft_whole_map *map, int32_t row,
+                               int32_t column, uint64_t *word, uint64_t) {
+    sim_box_start(shared, map, row, column, word);
+}
+static inline int32_t k_thread(void) {
+    return (int32_t)threadIdx.x;
+}
+static inline void k_sync_warp(void) {
+    sim_shuffle(0.0f, 0);
 }
 static inline void k_sync_some(int32_t number, int32_t n) {
     sim_barrier(number, n);

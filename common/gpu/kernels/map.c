@@ -1,0 +1,50 @@
+#include "common/gpu/kernels/map.h"
+
+#include <cuda.h>
+#include <string.h>
+
+/* As ptx.cuh says of boxes. */
+#define BOX_COLUMNS 64
+#define BOX_ROWS 8
+#define BOX_GROUPS 16
+
+/* cuTensorMapEncodeTiled */
+typedef CUresult (*encode_fn)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
+                              void *address, const cuuint64_t *dims, const cuuint64_t *strides,
+                              const cuuint32_t *box, const cuuint32_t *element_strides,
+                              CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                              CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
+
+static encode_fn find(void) {
+    void *found = NULL;
+    enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
+                                                         cudaEnableDefault, &result);
+    encode_fn encode = NULL;
+    if (error == cudaSuccess && result == cudaDriverEntryPointSuccess)
+        memcpy(&encode, &found, sizeof encode);
+    else
+        (void)cudaGetLastError();
+    return encode;
+}
+
+cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in) {
+    encode_fn encode = find();
+    CUtensorMap made;
+    _Static_assert(sizeof made == sizeof *map, "the driver's description of a tensor");
+    if (encode == NULL)
+        return cudaErrorNotSupported;
+    if (n_in % BOX_COLUMNS != 0)
+        return cudaErrorInvalidValue;
+    cuuint64_t dims[3] = {BOX_COLUMNS, (cuuint64_t)(n_in / BOX_COLUMNS), (cuuint64_t)n_out};
+    cuuint64_t strides[2] = {BOX_COLUMNS * 2, (cuuint64_t)n_in * 2};
+    cuuint32_t box[3] = {BOX_COLUMNS, BOX_GROUPS, BOX_ROWS}, ones[3] = {1, 1, 1};
+    CUresult result =
+        encode(&made, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, (void *)(uintptr_t)weight, dims, strides,
+               box, ones, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    if (result != CUDA_SUCCESS)
+        return cudaErrorInvalidValue;
+    memcpy(map, &made, sizeof made);
+    return cudaSuccess;
+}
