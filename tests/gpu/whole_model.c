@@ -287,24 +287,33 @@ static void note(cudaError_t *first, cudaError_t error) {
         *first = error;
 }
 
+static cudaError_t single_qkv(struct whole_model *m, int32_t i) {
+    const struct ft_whole_layer *layer = &m->layers[i];
+    const void *const *w = m->matrices[i];
+    const struct whole_shape *s = &m->shape;
+    struct ft_op_whole *op = &m->op;
+    int32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
+    struct ft_op_linear qkv = {.x = op->x,
+                               .n_rows = op->n_rows,
+                               .n_in = s->hidden,
+                               .n_parts = 3,
+                               .parts = {matrix(w[FT_WHOLE_Q], q, layer->q_bias, op->q, q),
+                                         matrix(w[FT_WHOLE_K], kv, layer->k_bias, m->k, kv),
+                                         matrix(w[FT_WHOLE_V], kv, layer->v_bias, m->v, kv)},
+                               .norm = layer->attn_norm,
+                               .eps = op->eps};
+    return k_linear(&m->target, &qkv);
+}
+
 static cudaError_t single_layer(struct whole_model *m, int32_t i) {
     const struct ft_whole_layer *layer = &m->layers[i];
     const void *const *w = m->matrices[i];
     const struct whole_shape *s = &m->shape;
     struct ft_op_whole *op = &m->op;
-    int32_t q_dim = s->n_heads * s->head_dim, kv_dim = s->n_kv_heads * s->head_dim;
+    int32_t q_dim = s->n_heads * s->head_dim;
     struct ft_kv kv = {layer->kv, s->n_kv_heads, s->head_dim};
     cudaError_t error = cudaSuccess;
-    struct ft_op_linear qkv = {.x = op->x,
-                               .n_rows = op->n_rows,
-                               .n_in = s->hidden,
-                               .n_parts = 3,
-                               .parts = {matrix(w[FT_WHOLE_Q], q_dim, layer->q_bias, op->q, q_dim),
-                                         matrix(w[FT_WHOLE_K], kv_dim, layer->k_bias, m->k, kv_dim),
-                                         matrix(w[FT_WHOLE_V], kv_dim, layer->v_bias, m->v, kv_dim)},
-                               .norm = layer->attn_norm,
-                               .eps = op->eps};
-    note(&error, k_linear(&m->target, &qkv));
+    note(&error, single_qkv(m, i));
     struct ft_op_rope rope = {.q = op->q,
                               .k = m->k,
                               .v = m->v,
@@ -343,7 +352,8 @@ static cudaError_t single_layer(struct whole_model *m, int32_t i) {
         .n_rows = op->n_rows,
         .n_in = s->hidden,
         .n_parts = 2,
-        .parts = {matrix(w[FT_WHOLE_GATE], s->intermediate, layer->gate_bias, op->gate, s->intermediate),
+        .parts = {matrix(w[FT_WHOLE_GATE], s->intermediate, layer->gate_bias, op->gate,
+                         s->intermediate),
                   matrix(w[FT_WHOLE_UP], s->intermediate, layer->up_bias, up, s->intermediate)},
         .end = FT_LINEAR_SWIGLU,
         .norm = layer->mlp_norm,

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/gpu/cpu/isa.h"
+#include "common/gpu/device.h"
 #include "support/suite.h"
 #include "unit/model_run.h"
 #include "unit/naive_model.h"
@@ -294,6 +295,66 @@ START_TEST(dev59_forward_past_a_limit_is_refused_and_writes_nothing) {
 END_TEST
 
 /* More positions than a tile holds, several sequences cut across tiles. */
+/* A device that takes steps as one and gives the first one up, as a GPU without room does. */
+static struct {
+    struct ft_device_kind kind;
+    struct ft_ops ops;
+    const struct ft_device_kind *real;
+    int32_t n_given_up, n_asked;
+    bool is_lost; /* a step was given up since the last time that somebody asked */
+} short_of_room;
+
+static bool step_without_room(struct ft_device *device, const struct ft_op_step *op) {
+    (void)device;
+    ck_assert_int_gt(op->n_rows, 0);
+    short_of_room.n_asked++;
+    if (short_of_room.n_given_up > 0)
+        return false;
+    short_of_room.n_given_up++;
+    short_of_room.is_lost = true;
+    return true;
+}
+static bool ask_without_room(struct ft_device *device) {
+    (void)device;
+    bool was_lost = short_of_room.is_lost;
+    short_of_room.is_lost = false;
+    return was_lost;
+}
+
+START_TEST(step_that_was_given_up_is_done_again) {
+    struct ft_model_config config = odd_config(0);
+    struct naive_model *naive = naive_make(&config, 79);
+    struct run_opts opts = {.config = &config,
+                            .weights = naive_weights(naive),
+                            .device = "cpu",
+                            .n_threads = 2, /* rows land where operations write them */
+                            .n_seqs = 2};
+    static const int32_t tokens[] = {3, 1, 4, 1, 5};
+    float want[64];
+    struct run run;
+    run_open(&run, &opts);
+    run_step(&run, 1, 0, tokens, 5, 1);
+    memcpy(want, run_row(&run, 0), (size_t)config.vocab_size * sizeof *want);
+    run_close(&run);
+    run_open(&run, &opts);
+    struct ft_device *device = ft_model_device(run.model);
+    short_of_room.real = device->kind;
+    short_of_room.kind = *device->kind;
+    short_of_room.ops = *device->kind->ops;
+    short_of_room.ops.step = step_without_room;
+    short_of_room.kind.ops = &short_of_room.ops;
+    short_of_room.kind.gave_up = ask_without_room;
+    device->kind = &short_of_room.kind;
+    run_step(&run, 1, 0, tokens, 5, 1);
+    device->kind = short_of_room.real;
+    ck_assert_int_eq(short_of_room.n_given_up, 1);
+    ck_assert_int_eq(short_of_room.n_asked, 2);
+    ck_assert_mem_eq(run_row(&run, 0), want, (size_t)config.vocab_size * sizeof *want);
+    run_close(&run);
+    naive_free(naive);
+}
+END_TEST
+
 START_TEST(steps_longer_than_a_tile_equal_short_ones) {
     struct ft_model_config config = base_config();
     config.max_position_embeddings = 700;
@@ -334,6 +395,7 @@ int main(void) {
     tcase_add_test(tcase, dev58_open_with_bad_option_names_it);
     tcase_add_test(tcase, dev58_kv_of_one_block_works);
     tcase_add_test(tcase, dev59_forward_past_a_limit_is_refused_and_writes_nothing);
+    tcase_add_test(tcase, step_that_was_given_up_is_done_again);
     tcase_add_test(tcase, steps_longer_than_a_tile_equal_short_ones);
     suite_add_tcase(suite, tcase);
     return suite_run(suite);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/gpu/kernels/kernels.h"
 #include "common/gpu/kernels/whole.h"
 
 /* How long a step's blocks wait for each other's processors before they give up: many times what

@@ -7,8 +7,13 @@
 
 #include <stdbool.h>
 
-#include "common/gpu/kernels/kernels.h"
+#include "common/gpu/ops.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct k_target;
 struct ft_cuda_steps;
 
 struct ft_cuda_steps *ft_steps_create(void);
@@ -24,5 +29,9 @@ bool ft_steps_gave_up(struct ft_cuda_steps *steps, const struct k_target *on, in
 void ft_steps_again(struct ft_cuda_steps *steps);
 /* Whether programs of before may hold steps that will not be done now. */
 bool ft_steps_are_off(const struct ft_cuda_steps *steps);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

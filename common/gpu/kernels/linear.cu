@@ -5,9 +5,9 @@
  *
  * The order of a sum follows from n_in alone: the columns, in pairs of chunks of 32, are dealt out
  * to sixteen warps; each has a chain of mma from zero for products of like size; the three are
- * added, then the warps' sums in order. So the bits of an output depend neither on the rows beside it nor on
- * how tiles are dealt out. A norm's scale is one factor of a whole row, which the sums are
- * multiplied with at the end. */
+ * added, then the warps' sums in order. So the bits of an output depend neither on the rows beside
+ * it nor on how tiles are dealt out. A norm's scale is one factor of a whole row, which the sums
+ * are multiplied with at the end. */
 #include <cuda_fp16.h>
 
 #include "common/gpu/kernels/launch.cuh"
@@ -116,7 +116,8 @@ static __device__ __forceinline__ void load_batch(const struct linear_args &a, s
     for (int u = 0; u < B::U; u++) {
         if (u >= n)
             break;
-        int32_t column = min(chunk_at<B::U>(s.chunk, u) * CHUNK + (int32_t)threadIdx.x % 4 * 8, a.op.n_in - 8);
+        int32_t chunk = chunk_at<B::U>(s.chunk, u);
+        int32_t column = min(chunk * CHUNK + (int32_t)threadIdx.x % 4 * 8, a.op.n_in - 8);
 #pragma unroll
         for (int t = 0; t < T; t++)
 #pragma unroll
@@ -170,28 +171,29 @@ static __device__ __forceinline__ void stage(const struct linear_args &a, float 
 /* What mma leaves in a lane, by tile, group of rows and size of the products. */
 template <int T, int G> struct sums { float at[T][G][ORDERS][4]; };
 
-/* x in shared memory, from this lane's row and columns of the first chunk. */
+/* x in shared memory, from this lane's row and columns of the first chunk; which of the warp's
+ * chunks is next, and how many there are from there on. */
 struct x_rows {
     const float *lane;
     int32_t n, stride;
+    int32_t first, n_chunks;
 };
 
-/* A batch from a chunk of the warp's on, of at most n_chunks, times x. */
+/* A batch times x. */
 template <int ELEM, int T, int G>
 static __device__ __forceinline__ void multiply(const batch<ELEM, T> &b, const struct x_rows &rows,
-                                                int32_t first, int32_t n_chunks,
                                                 struct sums<T, G> &sums) {
     typedef batch<ELEM, T> B;
     typedef format<ELEM> F;
 #pragma unroll
     for (int u = 0; u < B::U; u++) {
-        if (u >= n_chunks)
+        if (u >= rows.n_chunks)
             return;
         uint32_t x[G][ORDERS][4];
 #pragma unroll
         for (int g = 0; g < G; g++)
             load_x(rows.lane + g * GROUP * rows.stride +
-                       chunk_at<B::U>(first, u) * CHUNK,
+                       chunk_at<B::U>(rows.first, u) * CHUNK,
                    g * GROUP + (int32_t)threadIdx.x % 32 / 4 < rows.n, x[g]);
 #pragma unroll
         for (int t = 0; t < T; t++)
@@ -307,13 +309,15 @@ static __global__ void __launch_bounds__(THREADS, 1)
         scales[threadIdx.x] = k_norm_scale(sum, a.op.n_in, a.op.eps);
     }
     const float *x_lane = x + lane / 4 * a.x_stride + lane % 4 * 8;
-    struct x_rows rows = {x_lane, n, a.x_stride};
+    struct x_rows rows = {x_lane, n, a.x_stride, 0, 0};
     struct sums<T, G> sums = {};
     int32_t item = blockIdx.x, chunk = 0, n_done = 0;
     while (item < a.n_items) {
 #pragma unroll
         for (int i = 0; i < 2; i++) {
-            multiply<ELEM, T, G>(batches[i], rows, chunk, stream.end - chunk, sums);
+            rows.first = chunk;
+            rows.n_chunks = stream.end - chunk;
+            multiply<ELEM, T, G>(batches[i], rows, sums);
             load_batch<ELEM, T>(a, stream, batches[i]);
             chunk += B::U;
             if (chunk >= stream.end && item < a.n_items) {

@@ -204,21 +204,28 @@ static __device__ __forceinline__ void load_parts(const char *x, int32_t apart, 
         }
 }
 
+/* All rows of what a matrix is multiplied with, in parts. */
+struct x_parts {
+    const char *at;
+    int32_t n_rows, n_chunks;
+};
+
 /* A tile's columns that this warp has. Lanes without a row have another's x, and nobody reads what
  * they sum. */
 template <bool IS_SHARED>
 static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
                                                      const struct shared &s,
-                                                     struct whole_turn &turn, int32_t n_chunks,
-                                                     const char *x, int32_t n_rows,
+                                                     struct whole_turn &turn,
+                                                     const struct x_parts &all,
                                                      struct sums sums[SETS]) {
     int32_t thread = k_thread(), warp = thread / 32, lane = thread % 32;
-    int32_t apart = n_rows * COLUMN_BYTES;
-    x += warp * 2 * ORDERS * apart + min(lane / 4, n_rows - 1) * COLUMN_BYTES + lane % 4 * 16;
+    int32_t apart = all.n_rows * COLUMN_BYTES;
+    const char *x = all.at + warp * 2 * ORDERS * apart +
+                    min(lane / 4, all.n_rows - 1) * COLUMN_BYTES + lane % 4 * 16;
 #pragma unroll 1
-    for (int32_t at = 0; at < n_chunks; at += SLOT_CHUNKS) {
+    for (int32_t at = 0; at < all.n_chunks; at += SLOT_CHUNKS) {
         uint4 parts[SETS][2][ORDERS];
-        int32_t n_left = n_chunks - at - warp * 2;
+        int32_t n_left = all.n_chunks - at - warp * 2;
 #pragma unroll
         for (int j = 0; j < SETS; j++)
             load_parts<IS_SHARED>(x + j * WHOLE_WARPS * 2 * ORDERS * apart, apart,
@@ -318,25 +325,29 @@ static __device__ __forceinline__ const float *bias_of(const struct whole_args &
     return bias == NULL ? NULL : bias + first;
 }
 
+/* A tile at its end: the first of the rows that this warp may have to finish, and what a lane's
+ * output of them is added to. */
+struct tile_end {
+    int32_t stage, item, n_rows, first_row;
+    float before;
+};
+
 /* A tile's outputs of two rows, by one warp while the others go on: a lane has one output of a
- * row, and lane ^ 8 the other of its pair. before: what that is added to. */
+ * row, and lane ^ 8 the other of its pair. */
 static __device__ __forceinline__ void finish(const struct whole_args &a, const struct shared &s,
-                                              const float *sums, int32_t stage, int32_t item,
-                                              int32_t first_row, float before) {
+                                              const float *sums, const struct tile_end &end) {
     const struct ft_op_whole &op = a.op;
+    int32_t stage = end.stage, item = end.item, lane = k_thread() % 32, out = lane % TILE;
     enum whole_kind kind = whole_kind_of(a, stage);
-    int32_t lane = k_thread() % 32, out = lane % TILE, n = kind == WHOLE_HEAD ? op.n_picks : op.n_rows;
-    int32_t row = first_row + lane / TILE;
+    int32_t row = end.first_row + lane / TILE, n = end.n_rows;
     bool is_high = out >= HALF, is_there = row < n;
     bool has_norm = kind == WHOLE_QKV || kind == WHOLE_GATE_UP;
     struct whole_qkv at = {0, 0, 0};
     if (kind == WHOLE_QKV)
         at = whole_qkv_at(op, item);
-    float y = is_there ? output(sums + row * SUM_STRIDE + out, n,
-                                has_norm ? &s.small->scales[row] : NULL,
-                                op.has_biases ? bias_of(a, layer_of(s, stage), stage, item, at)
-                                              : NULL)
-                       : 0.0f;
+    const float *bias = op.has_biases ? bias_of(a, layer_of(s, stage), stage, item, at) : NULL;
+    const float *scale = has_norm && is_there ? &s.small->scales[row] : NULL;
+    float y = is_there ? output(sums + row * SUM_STRIDE + out, n, scale, bias) : 0.0f;
     float other = __shfl_xor_sync(0xFFFFFFFFu, y, HALF);
     if (!is_there)
         return;
@@ -349,7 +360,7 @@ static __device__ __forceinline__ void finish(const struct whole_args &a, const 
         if (item * TILE + out < op.vocab)
             op.rows[row * op.row_stride + item * TILE + out] = y;
     } else {
-        op.x[(int64_t)row * op.hidden + item * TILE + out] = __fadd_rn(before, y);
+        op.x[(int64_t)row * op.hidden + item * TILE + out] = __fadd_rn(end.before, y);
     }
 }
 
@@ -369,23 +380,27 @@ struct turns {
 /* A tile's sums are added up by one warp, the warps taking turns, while the others go on. */
 static __device__ __forceinline__ void end_tile(const struct whole_args &a, const struct shared &s,
                                                 struct whole_turn &turn, struct sums sums[SETS],
-                                                int32_t stage, int32_t item, int32_t first_row,
-                                                int32_t n_rows, float before) {
-    float *to = s.sums + turn.slot * WARPS * n_rows * SUM_STRIDE;
+                                                const struct tile_end &end) {
+    float *to = s.sums + turn.slot * WARPS * end.n_rows * SUM_STRIDE;
     int32_t lane = k_thread() % 32;
     k_turn_wait(&s.small->is_finished[turn.slot], turn.parity ^ 1);
-    hand_in(sums, to, n_rows);
+    hand_in(sums, to, end.n_rows);
     k_sync_warp();
     if (lane == 0)
         k_turn_arrive(&s.small->is_handed[turn.slot]);
-    if (first_row < n_rows) {
+    if (end.first_row < end.n_rows) {
         k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
-        finish(a, s, to, stage, item, first_row, before);
+        finish(a, s, to, end);
         k_sync_warp();
     }
     if (lane == 0)
         k_turn_arrive(&s.small->is_finished[turn.slot]);
     whole_next(turn, HANDED);
+}
+
+static __device__ __forceinline__ const float *norm_of(const struct shared &s, int32_t stage,
+                                                       enum whole_kind kind) {
+    return kind == WHOLE_QKV ? layer_of(s, stage).attn_norm : layer_of(s, stage).mlp_norm;
 }
 
 /* This block's tiles of a matrix. What a norm stands before goes through shared memory; of the
@@ -395,31 +410,29 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
                                                   int32_t stage) {
     const struct ft_op_whole &op = a.op;
     enum whole_kind kind = whole_kind_of(a, stage);
-    int32_t item = whole_first_item(a, stage), warp = k_thread() / 32;
-    int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_chunks = a.n_in[kind] / CHUNK;
-    int32_t n_items = a.n_items[kind];
     bool is_direct = kind == WHOLE_O || kind == WHOLE_DOWN;
-    if (item >= n_items)
+    int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_items = a.n_items[kind];
+    struct tile_end end = {stage, whole_first_item(a, stage), n_rows, k_thread() / 32 * 2, 0.0f};
+    struct x_parts x = {s.x, n_rows, a.n_in[kind] / CHUNK};
+    if (end.item >= n_items)
         return;
     if (kind == WHOLE_HEAD)
         stage_picked(op, s);
-    else if (!is_direct)
-        stage_normed(op, s,
-                     kind == WHOLE_QKV ? layer_of(s, stage).attn_norm : layer_of(s, stage).mlp_norm);
+    else if (is_direct)
+        x.at = (const char *)(kind == WHOLE_O ? op.attended : op.gate);
+    else
+        stage_normed(op, s, norm_of(s, stage, kind));
     struct sums sums[SETS] = {};
 #pragma unroll 1
-    for (int32_t first_row = warp * 2; item < n_items; item += gridDim.x) {
-        float before = 0.0f;
+    for (; end.item < n_items; end.item += gridDim.x) {
         if (is_direct) {
-            before = load_before(op, item, first_row);
-            multiply_tile<false>(a, s, turns.ring, n_chunks,
-                                 (const char *)(kind == WHOLE_O ? op.attended : op.gate), n_rows,
-                                 sums);
+            end.before = load_before(op, end.item, end.first_row);
+            multiply_tile<false>(a, s, turns.ring, x, sums);
         } else {
-            multiply_tile<true>(a, s, turns.ring, n_chunks, s.x, n_rows, sums);
+            multiply_tile<true>(a, s, turns.ring, {s.x, x.n_rows, x.n_chunks}, sums);
         }
-        end_tile(a, s, turns.sums, sums, stage, item, first_row, n_rows, before);
-        first_row = first_row == 0 ? (WHOLE_WARPS - 1) * 2 : first_row - 2;
+        end_tile(a, s, turns.sums, sums, end);
+        end.first_row = end.first_row == 0 ? (WHOLE_WARPS - 1) * 2 : end.first_row - 2;
     }
 }
 
@@ -522,7 +535,8 @@ static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
     at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
     at->n_kv = n_units > n_processors ? 2 : 1;
     at->tiles = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
-    int32_t x_end = at->x + rounded((int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES);
+    int64_t x_bytes = (int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES;
+    int32_t x_end = at->x + rounded(x_bytes);
     int32_t tiles_end = at->tiles + rounded(tile_bytes * (n_tiles < TEAMS ? n_tiles : TEAMS));
     return x_end > tiles_end ? x_end : tiles_end;
 }
