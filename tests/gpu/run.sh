@@ -49,8 +49,11 @@ for suite in $models; do
   "$build/tests/$suite" | tee "$build/gpu-suite.log"
   if grep -q 'skipped: cuda' "$build/gpu-suite.log"; then exit 1; fi
 done
-for case in lossless demo_pair; do
-  FORETOKEN_TEST_DEVICE=cuda CK_RUN_CASE=$case "$build/tests/test_e2e_lossless"
+# Steps of few rows by operations, and as one kernel.
+for device in cuda cuda:whole; do
+  for case in lossless demo_pair; do
+    FORETOKEN_TEST_DEVICE=$device CK_RUN_CASE=$case "$build/tests/test_e2e_lossless"
+  done
 done
 FORETOKEN_TEST_DEVICE=cuda FORETOKEN_TEST_DRAWS=256 "$build/tests/test_e2e_rules"
 

@@ -28,11 +28,15 @@ struct prepared {
 struct ft_cuda_steps {
     struct prepared model; /* a device has one */
     uint32_t *hp_gave_up;  /* host memory that the GPU writes to */
+    bool is_wanted;
     bool is_off;           /* a step was given up, and what it was part of is being done again */
 };
 
-struct ft_cuda_steps *ft_steps_create(void) {
-    return calloc(1, sizeof(struct ft_cuda_steps));
+struct ft_cuda_steps *ft_steps_create(bool is_wanted) {
+    struct ft_cuda_steps *steps = calloc(1, sizeof *steps);
+    if (steps != NULL)
+        steps->is_wanted = is_wanted;
+    return steps;
 }
 
 void ft_steps_destroy(struct ft_cuda_steps **steps) {
@@ -173,7 +177,7 @@ static const struct prepared *find(struct ft_cuda_steps *steps, const struct ft_
 bool ft_steps_run(struct ft_cuda_steps *steps, const struct k_target *on,
                   const struct ft_op_step *op, int *error) {
     *error = cudaSuccess;
-    if (steps->is_off || op->n_rows > ROWS_MAX)
+    if (!steps->is_wanted || steps->is_off || op->n_rows > ROWS_MAX)
         return false;
     const struct prepared *p = find(steps, op);
     if (p == NULL)

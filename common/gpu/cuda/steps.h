@@ -16,7 +16,8 @@ extern "C" {
 struct k_target;
 struct ft_cuda_steps;
 
-struct ft_cuda_steps *ft_steps_create(void);
+/* is_wanted: else no step is run. */
+struct ft_cuda_steps *ft_steps_create(bool is_wanted);
 void ft_steps_destroy(struct ft_cuda_steps **steps);
 
 /* false: the kernel does not do this step, or there is no memory for what it needs. */

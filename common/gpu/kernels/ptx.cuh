@@ -126,6 +126,13 @@ static __device__ __forceinline__ int32_t k_thread(void) {
     return thread;
 }
 
+/* What this thread wrote in shared memory is there, and what it reads there has been read, before
+ * what it says next, or a lane beside it behind k_sync_warp. An arrival alone sees to neither: the
+ * machine may let it overtake what other lanes, and even this one, have under way. */
+static __device__ __forceinline__ void k_fence_block(void) {
+    asm volatile("fence.acq_rel.cta;" ::: "memory");
+}
+
 /* A barrier of a warp's threads. */
 static __device__ __forceinline__ void k_sync_warp(void) {
     __syncwarp();

@@ -237,6 +237,7 @@ static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
             for (int i = 0; i < 2; i++)
                 multiply_chunk(s.ring + turn.slot * SLOT_BYTES, lane, warp + j * WHOLE_WARPS, i,
                                parts[j][i], sums[j]);
+        k_fence_block();
         k_sync_warp();
         if (lane == 0)
             k_turn_arrive(&s.small->is_free[turn.slot]);
@@ -385,12 +386,14 @@ static __device__ __forceinline__ void end_tile(const struct whole_args &a, cons
     int32_t lane = k_thread() % 32;
     k_turn_wait(&s.small->is_finished[turn.slot], turn.parity ^ 1);
     hand_in(sums, to, end.n_rows);
+    k_fence_block();
     k_sync_warp();
     if (lane == 0)
         k_turn_arrive(&s.small->is_handed[turn.slot]);
     if (end.first_row < end.n_rows) {
         k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
         finish(a, s, to, end);
+        k_fence_block();
         k_sync_warp();
     }
     if (lane == 0)

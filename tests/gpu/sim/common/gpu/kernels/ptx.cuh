@@ -48,6 +48,8 @@ static inline void k_box_start(void *shared, const struct ft_whole_map *map, int
                                int32_t column, uint64_t *word, uint64_t) {
     sim_box_start(shared, map, row, column, word);
 }
+static inline void k_fence_block(void) {
+}
 static inline int32_t k_thread(void) {
     return (int32_t)threadIdx.x;
 }
