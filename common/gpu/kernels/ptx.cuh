@@ -72,30 +72,17 @@ static __device__ __forceinline__ void k_turn_expect(uint64_t *word, uint32_t by
                  "r"(bytes)
                  : "memory");
 }
-/* Whether the turn of this parity is over: k_turn_is_over may take its time to say no. */
-static __device__ __forceinline__ bool k_turn_is_over(uint64_t *word, uint32_t parity) {
-    uint32_t is_over;
-    asm volatile("{\n\t.reg .pred p;\n\t"
-                 "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n\t"
-                 "selp.u32 %0, 1, 0, p;\n\t}"
-                 : "=r"(is_over)
-                 : "r"((uint32_t)__cvta_generic_to_shared(word)), "r"(parity)
-                 : "memory");
-    return is_over != 0;
-}
-static __device__ __forceinline__ bool k_turn_was_over(uint64_t *word, uint32_t parity) {
-    uint32_t is_over;
-    asm volatile("{\n\t.reg .pred p;\n\t"
-                 "mbarrier.test_wait.parity.shared.b64 p, [%1], %2;\n\t"
-                 "selp.u32 %0, 1, 0, p;\n\t}"
-                 : "=r"(is_over)
-                 : "r"((uint32_t)__cvta_generic_to_shared(word)), "r"(parity)
-                 : "memory");
-    return is_over != 0;
-}
+/* Until the turn of this parity is over. */
 static __device__ __forceinline__ void k_turn_wait(uint64_t *word, uint32_t parity) {
-    while (!k_turn_is_over(word, parity)) {
-    }
+    uint32_t is_over;
+    do
+        asm volatile("{\n\t.reg .pred p;\n\t"
+                     "mbarrier.try_wait.parity.shared.b64 p, [%1], %2;\n\t"
+                     "selp.u32 %0, 1, 0, p;\n\t}"
+                     : "=r"(is_over)
+                     : "r"((uint32_t)__cvta_generic_to_shared(word)), "r"(parity)
+                     : "memory");
+    while (is_over == 0);
 }
 /* For what is read once: it is the first to leave the second-level cache. */
 static __device__ __forceinline__ uint64_t k_policy_once(void) {

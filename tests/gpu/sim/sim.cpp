@@ -389,14 +389,14 @@ void sim_turn_arrive(uint64_t *word, uint32_t bytes) {
     if (turn.fetches.empty()) /* else it ends when somebody has waited for it */
         end_turn(turn);
 }
-bool sim_turn_was_over(uint64_t *word, uint32_t parity) {
+static bool is_turn_over(uint64_t *word, uint32_t parity) {
     struct turn &turn = turn_at(word);
     if (turn.n_over % 2 == parity)
         end_turn(turn);
     return turn.n_over % 2 != parity;
 }
 void sim_turn_wait(uint64_t *word, uint32_t parity) {
-    while (!sim_turn_was_over(word, parity))
+    while (!is_turn_over(word, parity))
         sim_relax();
 }
 /* What was there is gone at once, what comes is there when it has been waited for. */

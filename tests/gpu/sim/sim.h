@@ -47,7 +47,6 @@ void sim_fetch_start(void *shared, const void *global);
 void sim_fetch_wait(void);
 void sim_turn_setup(uint64_t *word, uint32_t n);
 void sim_turn_arrive(uint64_t *word, uint32_t bytes);
-bool sim_turn_was_over(uint64_t *word, uint32_t parity);
 void sim_turn_wait(uint64_t *word, uint32_t parity);
 struct ft_whole_map;
 void sim_box_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,

@@ -32,9 +32,6 @@ static inline void k_turn_arrive(uint64_t *word) {
 static inline void k_turn_expect(uint64_t *word, uint32_t bytes) {
     sim_turn_arrive(word, bytes);
 }
-static inline bool k_turn_was_over(uint64_t *word, uint32_t parity) {
-    return sim_turn_was_over(word, parity);
-}
 static inline void k_turn_wait(uint64_t *word, uint32_t parity) {
     sim_turn_wait(word, parity);
 }
