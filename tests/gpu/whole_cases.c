@@ -91,14 +91,15 @@ START_TEST(step_of_many_sequences_has_the_bits_of_single_kernels) {
 }
 END_TEST
 
-/* Heads of other sizes and groups, a window, biases, inputs that do not divide into sixteen equal
- * ranges, and rows of x that do not fit beside the ring. */
+/* Heads of other sizes and groups, a window, biases, inputs of which some warps have no columns or
+ * fewer, and rows that leave the ring two slots. */
 START_TEST(step_of_other_shapes_has_the_bits_of_single_kernels) {
     static const struct whole_shape shapes[] = {
         {512, 512, 4, 4, 128, 96, 1, 0, true, 160},   {896, 576, 14, 2, 64, 96, 1, 0, true, 160},
         {512, 512, 32, 4, 16, 96, 1, 40, false, 160}, {512, 512, 16, 2, 32, 96, 1, 5, false, 160},
         {512, 2048, 8, 8, 64, 16, 1, 0, true, 160},   {1024, 512, 12, 4, 128, 40, 1, 33, false, 96},
         {2048, 512, 8, 2, 80, 40, 1, 0, false, 96},   {4096, 512, 8, 2, 64, 40, 1, 0, true, 96},
+        {256, 704, 4, 2, 64, 96, 1, 0, false, 160},
     };
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct whole_model *m = whole_model_create(&shapes[i], 1, 4 + i);
@@ -106,6 +107,25 @@ START_TEST(step_of_other_shapes_has_the_bits_of_single_kernels) {
             struct whole_seq seq = {60, n};
             whole_model_place(m, &seq, 1, n);
             check_equal(m, "shapes");
+        }
+        whole_model_destroy(m);
+    }
+}
+END_TEST
+
+/* Segments that are merged eight and thirty-two at a time, with ends of both in and between the
+ * rows of a step, and more units than processors. */
+START_TEST(step_far_into_a_context_has_the_bits_of_single_kernels) {
+    static const struct whole_seq seqs[] = {{255, 2}, {300, 5}, {1022, 5}, {1024, 1}, {1151, 3}};
+    for (int32_t window = 0; window <= 520; window += 520) {
+        struct whole_shape shape = one_layer;
+        shape.len_max = 1200;
+        shape.window = window;
+        struct whole_model *m = whole_model_create(&shape, 1, 8);
+        for (size_t i = 0; i < sizeof seqs / sizeof seqs[0]; i++) {
+            whole_cases_seed(i);
+            whole_model_place(m, &seqs[i], 1, 1);
+            check_equal(m, "far");
         }
         whole_model_destroy(m);
     }
@@ -165,6 +185,7 @@ void whole_cases_add(TCase *tcase) {
     tcase_add_test(tcase, step_of_a_first_token_has_the_bits_of_single_kernels);
     tcase_add_test(tcase, step_of_many_sequences_has_the_bits_of_single_kernels);
     tcase_add_test(tcase, step_of_other_shapes_has_the_bits_of_single_kernels);
+    tcase_add_test(tcase, step_far_into_a_context_has_the_bits_of_single_kernels);
     tcase_add_test(tcase, row_has_the_same_bits_in_any_company);
     tcase_add_test(tcase, step_that_is_refused_says_why);
 }

@@ -53,8 +53,14 @@ static __device__ __forceinline__ void split_x(float a, float b, uint32_t parts[
     parts[2] = top_halves(below_top(a), below_top(b));
 }
 
-/* Eight columns of a row of x in parts: two mma's pairs of each. */
-static __device__ __forceinline__ void split_eight(float4 a, float4 b, uint32_t x[ORDERS][4]) {
+/* This lane's eight columns of a row of x, in parts: two mma's pairs of each. */
+static __device__ __forceinline__ void load_x(const float *from, bool is_there,
+                                              uint32_t x[ORDERS][4]) {
+    float4 a = make_float4(0.0f, 0.0f, 0.0f, 0.0f), b = a;
+    if (is_there) {
+        a = *(const float4 *)from;
+        b = *(const float4 *)(from + 4);
+    }
     float v[8] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
 #pragma unroll
     for (int i = 0; i < 4; i++) {
@@ -64,17 +70,6 @@ static __device__ __forceinline__ void split_eight(float4 a, float4 b, uint32_t 
         for (int p = 0; p < ORDERS; p++)
             x[p][i] = parts[p];
     }
-}
-
-/* This lane's eight columns, zero where there is no row. */
-static __device__ __forceinline__ void load_x(const float *from, bool is_there,
-                                              uint32_t x[ORDERS][4]) {
-    float4 a = make_float4(0.0f, 0.0f, 0.0f, 0.0f), b = a;
-    if (is_there) {
-        a = *(const float4 *)from;
-        b = *(const float4 *)(from + 4);
-    }
-    split_eight(a, b, x);
 }
 
 static __device__ __forceinline__ float silu(float x) {

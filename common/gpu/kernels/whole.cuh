@@ -13,7 +13,7 @@
 enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHOLE_KINDS };
 
 #define HALF (TILE / 2)
-#define COLUMN_BYTES (CHUNK * 2) /* a chunk of a row of weights, or of x in one size */
+#define COLUMN_BYTES (CHUNK * 2)            /* a chunk of a row of weights, or of x in one size */
 #define SLOT_CHUNKS (K_BOX_COLUMNS / CHUNK) /* two of each set */
 #define SLOT_BYTES (2 * K_BOX_BYTES)        /* of both halves of a tile */
 /* Warps that compute, each with the columns that two warps of linear.cu have: fewer warps may keep
@@ -22,13 +22,15 @@ enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHO
 #define WHOLE_WARPS (WARPS / SETS)
 #define COMPUTE (32 * WHOLE_WARPS)
 #define WHOLE_THREADS (COMPUTE + 32)
-#define HANDED 4                            /* tiles whose sums wait to be finished */
+#define HANDED 4 /* tiles whose sums wait to be finished */
 
 /* Shared memory, in bytes from its begin on: slots of a ring first. */
 struct whole_layout {
     int32_t n_slots;
-    int32_t small, angles, sums, x, kv, tiles; /* kv and tiles are where sums and x are */
-    int32_t kv_block_bytes, n_kv; /* one or two segments */
+    int32_t small, angles, sums, x;
+    /* For attention, where sums and x are at other times: [n_kv][BLOCKS] of kv_block_bytes, two
+     * segments where a block may have more than one unit; [TEAMS] of struct tile. */
+    int32_t kv, kv_block_bytes, n_kv, tiles;
 };
 
 struct whole_args {
@@ -39,7 +41,7 @@ struct whole_args {
     int32_t before[WHOLE_KINDS];  /* items of the layer's matrices before this one */
     int32_t layer_items;
     int32_t n_tiles; /* of queries, in a span and KV head */
-    float *partial;  /* as attention.cu has it */
+    float *partial;  /* see struct partials */
 };
 
 /* ---- shared memory */
@@ -67,7 +69,7 @@ struct whole_cursor {
 };
 
 struct small {
-    uint64_t is_full[SLOTS_MAX], is_free[SLOTS_MAX];  /* turns of slots */
+    uint64_t is_full[SLOTS_MAX], is_free[SLOTS_MAX];   /* turns of slots */
     uint64_t is_handed[HANDED], is_finished[HANDED]; /* turns of sums */
     float warp_sums[GROUP][WARPS], scales[GROUP];
     struct ft_span spans[FT_WHOLE_ROWS_MAX];
@@ -82,21 +84,14 @@ struct small {
 struct shared {
     char *ring;    /* [n_slots][SLOT_BYTES] */
     float *angles; /* [n_rows][head_dim]: cosines, then sines */
-    float *sums; /* [HANDED][WARPS][n_rows][SUM_STRIDE], of tiles in turn */
-    char *x;     /* in parts, see parts_at */
-    char *kv;    /* [n_kv][BLOCKS][kv_block_bytes] */
-    char *tiles; /* [TEAMS] struct tile */
+    float *sums;   /* [HANDED][WARPS][n_rows][SUM_STRIDE], of tiles in turn */
+    char *x;       /* in parts, see parts_at */
     struct small *small;
 };
 
 static __device__ __forceinline__ struct shared lay_out(char *memory,
                                                         const struct whole_layout &at) {
-    return {memory,
-            (float *)(memory + at.angles),
-            (float *)(memory + at.sums),
-            memory + at.x,
-            memory + at.kv,
-            memory + at.tiles,
+    return {memory, (float *)(memory + at.angles), (float *)(memory + at.sums), memory + at.x,
             (struct small *)(memory + at.small)};
 }
 

@@ -241,14 +241,13 @@ stretch_of(const struct ft_op_attention &op, const struct unit &unit, int32_t fi
             (unit.span.position + (first + n - 1) / group) / SEGMENT};
 }
 
-/* A unit whose old KV is on its way; that of the next one goes on its way, at once if there is
- * room beside this one. */
+/* A unit whose old KV is on its way; that of the next one goes on its way, beside it. */
 template <int Q>
 static __device__ __forceinline__ void
 attend_unit(const struct whole_args &a, const struct unit &unit, int32_t kv_at,
             const struct unit &next, int32_t next_at) {
     K_SHARED_MEMORY(char, memory); /* said here, so that it is known to be shared */
-    char *kv = memory + kv_at, *next_kv = memory + next_at;
+    char *kv = memory + kv_at;
     struct small *small = (struct small *)(memory + a.at.small);
     const struct ft_op_attention &op = small->attention;
     int32_t team = threadIdx.x / TEAM, base = unit.segment * SEGMENT;
@@ -259,8 +258,8 @@ attend_unit(const struct whole_args &a, const struct unit &unit, int32_t kv_at,
         load_tile<false>(op, unit.span, unit.kv_head, team * Q, t);
     k_fetch_wait();
     block_sync();
-    if (next_at != kv_at && next.span.n_rows > 0)
-        start_kv(a, op, next, next_kv, false);
+    if (next.span.n_rows > 0) /* then there is room for two */
+        start_kv(a, op, next, memory + next_at, false);
 #pragma unroll 1
     for (int32_t first = team * Q; first < n; first += TEAMS * Q) {
         int32_t n_own = min(Q, n - first);
@@ -294,8 +293,6 @@ attend_unit(const struct whole_args &a, const struct unit &unit, int32_t kv_at,
         team_sync<false>(); /* the tile's memory is written anew */
     }
     block_sync();
-    if (next_at == kv_at && next.span.n_rows > 0)
-        start_kv(a, op, next, next_kv, false);
 }
 
 /* All units of this block. Begins between the halves of the barrier behind q, k and v: KV that is

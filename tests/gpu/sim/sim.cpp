@@ -19,6 +19,7 @@
 #define SHARED_BYTES (227 << 10)
 #define BARRIERS 16
 #define WARP 32
+#define SELDOM 16 /* one turn in so many: a slow warp's */
 /* An argument of a kernel: passed in memory, so that a larger type than the kernel's will do. */
 #define ARGS_BYTES 1024
 /* Looks at a word without anybody getting any further, after which nobody ever will. */
@@ -81,6 +82,7 @@ struct block {
     barrier barriers[BARRIERS];
     char *shared;
     uint32_t n_done;
+    uint32_t slow; /* a warp that seldom gets on, or none of them */
     std::map<const uint64_t *, turn> turns;
 };
 
@@ -165,6 +167,7 @@ static std::unique_ptr<block> start_block(launch *of) {
     b->launch = of;
     b->fibers.resize(n);
     b->warps.resize((n + WARP - 1) / WARP);
+    b->slow = (uint32_t)(draw() % (2 * b->warps.size()));
     b->shared = (char *)aligned_alloc(1024, SHARED_BYTES);
     memset(b->shared, 0xFF, SHARED_BYTES); /* NaN */
     dim3 place(at % of->grid.x, at / of->grid.x % of->grid.y, at / of->grid.x / of->grid.y);
@@ -234,7 +237,7 @@ static struct sim_result run(std::vector<launch *> launches, int32_t n_places) {
         /* some warps of the block go on, from a random one */
         for (uint32_t i = 0, n = 1 + (uint32_t)(draw() % n_warps); i < n_warps && n > 0; i++) {
             uint32_t warp = (first + i) % n_warps;
-            if (!has_ready(b, warp))
+            if (!has_ready(b, warp) || (warp == b.slow && draw() % SELDOM != 0))
                 continue;
             run_warp(b, warp);
             is_any = true;
