@@ -140,6 +140,10 @@ static __device__ __forceinline__ uint32_t k_tell(uint32_t *word, uint32_t add) 
                  : "memory");
     return old;
 }
+/* k_tell for who does not ask what the word was: nothing is waited for. */
+static __device__ __forceinline__ void k_add(uint32_t *word, uint32_t add) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(word), "r"(add) : "memory");
+}
 static __device__ __forceinline__ uint32_t k_swap_if(uint32_t *word, uint32_t is, uint32_t then) {
     uint32_t old;
     asm volatile("atom.acq_rel.gpu.global.cas.b32 %0, [%1], %2, %3;"

@@ -62,13 +62,13 @@ static __device__ __forceinline__ const struct ft_whole_layer &layer_of(const st
 
 /* ---- x of a stage, in shared memory */
 
-static __device__ __forceinline__ void put_four(char *to, int32_t n, float4 v) {
+static __device__ __forceinline__ void put_four(char *to, float4 v) {
     uint32_t low[ORDERS], high[ORDERS];
     split_x(v.x, v.y, low);
     split_x(v.z, v.w, high);
 #pragma unroll
     for (int p = 0; p < ORDERS; p++)
-        *(uint2 *)(to + p * n * COLUMN_BYTES) = make_uint2(low[p], high[p]);
+        *(uint2 *)(to + p * COLUMN_BYTES) = make_uint2(low[p], high[p]);
 }
 
 /* Four columns of all rows; some rows are on their way at a time. */
@@ -94,7 +94,7 @@ static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
             sum = __fmaf_rn(v.z, v.z, sum);
             sums[first + m] = __fmaf_rn(v.w, v.w, sum);
             if (first + m < op.n_rows)
-                put_four(parts_at(s.x, op.n_rows, first + m, at), op.n_rows,
+                put_four(parts_at(s.x, op.n_rows, first + m, at),
                          make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y),
                                      __fmul_rn(v.z, w.z), __fmul_rn(v.w, w.w)));
         }
@@ -158,7 +158,7 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
         float scale = k_norm_scale(sum, op.hidden, op.eps);
         for (int32_t i = thread * 4; i < op.hidden; i += NORM_THREADS * 4) {
             float4 v = __ldcg((const float4 *)(x + i)), w = __ldg((const float4 *)(op.norm + i));
-            put_four(parts_at(s.x, op.n_picks, m, i), op.n_picks,
+            put_four(parts_at(s.x, op.n_picks, m, i),
                      make_float4(k_norm_apply(v.x, scale, w.x), k_norm_apply(v.y, scale, w.y),
                                  k_norm_apply(v.z, scale, w.z), k_norm_apply(v.w, scale, w.w)));
         }
@@ -168,40 +168,51 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
 
 /* ---- matrices */
 
-/* What mma leaves in a lane, by size of the products. */
-struct sums {
-    float at[ORDERS][4];
-};
+/* An mma has eight columns for x: the three parts of few rows share them, so that PASSES of them do
+ * for as many rows as there are, 8 * PASSES / 3. What mma leaves in a lane, by pass: of output
+ * lane / 4 the columns lane % 4 * 2 and the next, then of that output + 8. */
+template <int PASSES> struct sums { float at[PASSES][4]; };
 
-/* A lane's weights of chunk i of the two of a group: low row and high row, as mma wants them. */
-static __device__ __forceinline__ void multiply_chunk(const char *slot, int32_t lane,
-                                                      int32_t group, int32_t i,
-                                                      const uint4 x[ORDERS], struct sums &sums) {
-    const char *from = slot + lane / 4 * (K_BOX_COLUMNS * 2) + group * 128 +
-                       ((i * 4 + lane % 4) ^ group % 8) * 16;
-    uint4 low = *(const uint4 *)from, high = *(const uint4 *)(from + K_BOX_BYTES);
-    uint32_t pairs[2][4] = {{low.x, high.x, low.y, high.y}, {low.z, high.z, low.w, high.w}};
-#pragma unroll
-    for (int p = 0; p < ORDERS; p++) {
-        uint32_t both[2][2] = {{x[p].x, x[p].y}, {x[p].z, x[p].w}};
-        k_mma(sums.at[p], pairs[0], both[0]);
-        k_mma(sums.at[p], pairs[1], both[1]);
-    }
+/* The row and part in a column of a pass. Parts of a row lie in one lane's columns, or in few: a
+ * lane has two columns of each pass. */
+struct whole_column {
+    int32_t row, part;
+};
+template <int PASSES>
+static __device__ __forceinline__ struct whole_column column_of(int32_t pass, int32_t column) {
+    int32_t lane = column / 2, own = pass * 2 + column % 2;
+    if (PASSES == 3) /* two rows a lane */
+        return {column, pass};
+    if (PASSES == 2) /* a row a lane, and a part of the fifth */
+        return own < 3 ? whole_column{lane, own} : whole_column{4, min(lane, 2)};
+    if (lane == 1) /* between the lanes of the first row and the second, the last parts of both */
+        return {own, 2};
+    return {lane / 2, own};
 }
 
-/* Of a slot, the two chunks of one set. x in parts, of this lane, in shared memory or not. */
-template <bool IS_SHARED>
-static __device__ __forceinline__ void load_parts(const char *x, int32_t apart, int32_t n_left,
-                                                  uint4 parts[2][ORDERS]) {
+/* A lane's weights of the two chunks of a group, low rows and high ones, times x. Rows of a box lie
+ * in the same banks: every other row begins with the second chunk. */
+template <int PASSES>
+static __device__ __forceinline__ void multiply_group(const char *slot, int32_t lane,
+                                                      int32_t group, const uint4 x[2][PASSES],
+                                                      struct sums<PASSES> &sums) {
+    const char *from = slot + lane / 4 * (K_BOX_COLUMNS * 2) + group * 128;
+    bool is_odd = lane / 4 % 2 != 0;
+    int32_t first = (lane % 4 ^ group % 8 ^ (is_odd ? 4 : 0)) * 16, second = first ^ 64;
+    uint4 low[2] = {*(const uint4 *)(from + first), *(const uint4 *)(from + second)};
+    from += K_BOX_BYTES;
+    uint4 high[2] = {*(const uint4 *)(from + first), *(const uint4 *)(from + second)};
 #pragma unroll
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2; i++) {
+        uint4 l = is_odd ? low[1 - i] : low[i], h = is_odd ? high[1 - i] : high[i];
+        uint32_t pairs[2][4] = {{l.x, h.x, l.y, h.y}, {l.z, h.z, l.w, h.w}};
 #pragma unroll
-        for (int p = 0; p < ORDERS; p++) {
-            const uint4 *from = (const uint4 *)(x + (i * ORDERS + p) * apart);
-            parts[i][p] = {0, 0, 0, 0};
-            if (i < n_left)
-                parts[i][p] = IS_SHARED ? *from : __ldcg(from);
+        for (int p = 0; p < PASSES; p++) {
+            uint32_t both[2][2] = {{x[i][p].x, x[i][p].y}, {x[i][p].z, x[i][p].w}};
+            k_mma(sums.at[p], pairs[0], both[0]);
+            k_mma(sums.at[p], pairs[1], both[1]);
         }
+    }
 }
 
 /* All rows of what a matrix is multiplied with, in parts. */
@@ -210,56 +221,110 @@ struct x_parts {
     int32_t n_rows, n_chunks;
 };
 
-/* A tile's columns that this warp has. Lanes without a row have another's x, and nobody reads what
- * they sum. */
-template <bool IS_SHARED>
+/* Of a slot, the two chunks of one set: this lane's columns of all passes. apart: bytes of a
+ * chunk. */
+template <int PASSES, bool IS_SHARED>
+static __device__ __forceinline__ void load_parts(const char *x, int32_t apart,
+                                                  const int32_t columns[PASSES], int32_t n_left,
+                                                  uint4 parts[2][PASSES]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int p = 0; p < PASSES; p++) {
+            const uint4 *from = (const uint4 *)(x + i * apart + columns[p]);
+            parts[i][p] = {0, 0, 0, 0};
+            if (i < n_left)
+                parts[i][p] = IS_SHARED ? *from : __ldcg(from);
+        }
+}
+
+/* A tile's columns that this warp has. Columns without a row have another's x, and nobody reads
+ * what they sum. */
+template <int PASSES, bool IS_SHARED>
 static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
                                                      const struct shared &s,
                                                      struct whole_turn &turn,
                                                      const struct x_parts &all,
-                                                     struct sums sums[SETS]) {
+                                                     struct sums<PASSES> sums[SETS]) {
     int32_t thread = k_thread(), warp = thread / 32, lane = thread % 32;
-    int32_t apart = all.n_rows * COLUMN_BYTES;
-    const char *x = all.at + warp * 2 * ORDERS * apart +
-                    min(lane / 4, all.n_rows - 1) * COLUMN_BYTES + lane % 4 * 16;
+    int32_t apart = all.n_rows * ORDERS * COLUMN_BYTES, columns[PASSES];
+#pragma unroll
+    for (int p = 0; p < PASSES; p++) {
+        struct whole_column own = column_of<PASSES>(p, lane / 4);
+        columns[p] = (min(own.row, all.n_rows - 1) * ORDERS + own.part) * COLUMN_BYTES;
+    }
+    const char *x = all.at + warp * 2 * apart + lane % 4 * 16;
 #pragma unroll 1
     for (int32_t at = 0; at < all.n_chunks; at += SLOT_CHUNKS) {
-        uint4 parts[SETS][2][ORDERS];
+        uint4 parts[SETS][2][PASSES];
         int32_t n_left = all.n_chunks - at - warp * 2;
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-            load_parts<IS_SHARED>(x + j * WHOLE_WARPS * 2 * ORDERS * apart, apart,
-                                  n_left - j * WHOLE_WARPS * 2, parts[j]);
+            load_parts<PASSES, IS_SHARED>(x + j * WHOLE_WARPS * 2 * apart, apart, columns,
+                                          n_left - j * WHOLE_WARPS * 2, parts[j]);
         k_turn_wait(&s.small->is_full[turn.slot], turn.parity);
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                multiply_chunk(s.ring + turn.slot * SLOT_BYTES, lane, warp + j * WHOLE_WARPS, i,
-                               parts[j][i], sums[j]);
+            multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane, warp + j * WHOLE_WARPS,
+                                   parts[j], sums[j]);
         k_fence_block();
         k_sync_warp();
         if (lane == 0)
             k_turn_arrive(&s.small->is_free[turn.slot]);
         whole_next(turn, a.at.n_slots);
-        x += SLOT_CHUNKS * ORDERS * apart;
+        x += SLOT_CHUNKS * apart;
+    }
+}
+
+/* What an output of one half sums up to in the lane's rows, and which they are. */
+struct row_sums {
+    float at[2];
+    int32_t row[2]; /* GROUP: none */
+};
+static __device__ __forceinline__ float by_size(float large, float middle, float small) {
+    return __fadd_rn(__fadd_rn(small, middle), large);
+}
+template <int PASSES>
+static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASSES> &sums,
+                                                          int half, int32_t lane) {
+    int i = half * 2, own = lane % 4;
+    const float(*at)[4] = sums.at;
+    if constexpr (PASSES == 3) {
+        return {{by_size(at[0][i], at[1][i], at[2][i]),
+                 by_size(at[0][i + 1], at[1][i + 1], at[2][i + 1])},
+                {own * 2, own * 2 + 1}};
+    } else if constexpr (PASSES == 2) {
+        float middle = __shfl_sync(0xFFFFFFFFu, at[1][i + 1], lane - own + 1);
+        float small = __shfl_sync(0xFFFFFFFFu, at[1][i + 1], lane - own + 2);
+        return {{by_size(at[0][i], at[0][i + 1], at[1][i]), by_size(at[1][i + 1], middle, small)},
+                {own, own == 0 ? 4 : GROUP}};
+    } else {
+        float first = __shfl_sync(0xFFFFFFFFu, at[0][i], lane - own + 1);
+        float second = __shfl_sync(0xFFFFFFFFu, at[0][i + 1], lane - own + 1);
+        return {{by_size(at[0][i], at[0][i + 1], own == 0 ? first : second), 0.0f},
+                {own % 2 == 0 ? own / 2 : GROUP, GROUP}};
     }
 }
 
 /* A warp's sums of the rows that there are; they are zero afterwards. */
-static __device__ __forceinline__ void hand_in(struct sums sums[SETS], float *to, int32_t n_rows) {
+template <int PASSES>
+static __device__ __forceinline__ void hand_in(struct sums<PASSES> sums[SETS], float *to,
+                                               int32_t n_rows) {
     int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
 #pragma unroll
-    for (int j = 0; j < SETS; j++)
+    for (int j = 0; j < SETS; j++) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            int32_t row = lane % 4 * 2 + i % 2, out = lane / 4 + i / 2 * HALF;
-            struct sums &own = sums[j];
-            float sum = __fadd_rn(__fadd_rn(own.at[2][i], own.at[1][i]), own.at[0][i]);
-            if (row < n_rows)
-                to[((warp + j * WHOLE_WARPS) * n_rows + row) * SUM_STRIDE + out] = sum;
-            own.at[0][i] = own.at[1][i] = own.at[2][i] = 0.0f;
+        for (int half = 0; half < 2; half++) {
+            struct row_sums rows = rows_of<PASSES>(sums[j], half, lane);
+            int32_t out = lane / 4 + half * HALF;
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (rows.row[i] < n_rows)
+                    to[((warp + j * WHOLE_WARPS) * n_rows + rows.row[i]) * SUM_STRIDE + out] =
+                        rows.at[i];
         }
+        sums[j] = {};
+    }
 }
 
 /* The sum of an output over the ranges, with norm and bias. */
@@ -379,13 +444,15 @@ struct turns {
 };
 
 /* A tile's sums are added up by one warp, the warps taking turns, while the others go on. */
+template <int PASSES>
 static __device__ __forceinline__ void end_tile(const struct whole_args &a, const struct shared &s,
-                                                struct whole_turn &turn, struct sums sums[SETS],
+                                                struct whole_turn &turn,
+                                                struct sums<PASSES> sums[SETS],
                                                 const struct tile_end &end) {
     float *to = s.sums + turn.slot * WARPS * end.n_rows * SUM_STRIDE;
     int32_t lane = k_thread() % 32;
     k_turn_wait(&s.small->is_finished[turn.slot], turn.parity ^ 1);
-    hand_in(sums, to, end.n_rows);
+    hand_in<PASSES>(sums, to, end.n_rows);
     k_fence_block();
     k_sync_warp();
     if (lane == 0)
@@ -408,6 +475,7 @@ static __device__ __forceinline__ const float *norm_of(const struct shared &s, i
 
 /* This block's tiles of a matrix. What a norm stands before goes through shared memory; of the
  * others a block has few tiles, and x is read where it lies. */
+template <int PASSES>
 static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
                                                   const struct shared &s, struct turns &turns,
                                                   int32_t stage) {
@@ -425,23 +493,23 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
         x.at = (const char *)(kind == WHOLE_O ? op.attended : op.gate);
     else
         stage_normed(op, s, norm_of(s, stage, kind));
-    struct sums sums[SETS] = {};
+    struct sums<PASSES> sums[SETS] = {};
 #pragma unroll 1
     for (; end.item < n_items; end.item += gridDim.x) {
         if (is_direct) {
             end.before = load_before(op, end.item, end.first_row);
-            multiply_tile<false>(a, s, turns.ring, x, sums);
+            multiply_tile<PASSES, false>(a, s, turns.ring, x, sums);
         } else {
-            multiply_tile<true>(a, s, turns.ring, {s.x, x.n_rows, x.n_chunks}, sums);
+            multiply_tile<PASSES, true>(a, s, turns.ring, {s.x, x.n_rows, x.n_chunks}, sums);
         }
-        end_tile(a, s, turns.sums, sums, end);
+        end_tile<PASSES>(a, s, turns.sums, sums, end);
         end.first_row = end.first_row == 0 ? (WHOLE_WARPS - 1) * 2 : end.first_row - 2;
     }
 }
 
 /* ---- the step */
 
-template <int Q>
+template <int Q, int PASSES>
 static __device__ __forceinline__ void run_layers(const struct whole_args &a,
                                                   const struct shared &s) {
     const struct ft_op_whole &op = a.op;
@@ -455,7 +523,7 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
         enum whole_kind kind = whole_kind_of(a, stage);
         if (kind == WHOLE_O)
             bring_layer(op, s, stage / WHOLE_HEAD + 1);
-        run_matrix(a, s, turns, stage);
+        run_matrix<PASSES>(a, s, turns, stage);
         if (stage == n_stages - 1)
             break;
         n_passed = whole_arrive(op, n_passed);
@@ -469,7 +537,7 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
 
 /* A block has every gridDim.x-th tile of each matrix, a warp its share of the columns; a segment of
  * KV is a block's. Moves each weight once, and the KV of each row. */
-template <int Q>
+template <int Q, int PASSES>
 static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
     whole_kernel(const __grid_constant__ struct whole_args a) {
     K_SHARED_MEMORY(char, memory);
@@ -497,7 +565,7 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
     }
     block_sync();
     if (s.small->is_whole)
-        run_layers<Q>(a, s);
+        run_layers<Q, PASSES>(a, s);
     whole_leave(a.op);
 }
 
@@ -506,27 +574,48 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
 #define SLOTS_MIN 2
 #define SHARED_ALIGN 128
 
-static bool is_one_row_each(const struct ft_op_whole *op) {
-    return op->n_spans == op->n_rows && op->n_heads / op->n_kv_heads <= 4;
+/* Most queries of a span and KV head. */
+static int32_t queries_of(const struct ft_op_whole *op) {
+    return (op->n_rows - op->n_spans + 1) * (op->n_heads / op->n_kv_heads);
+}
+static int passes_of(const struct ft_op_whole *op) {
+    return op->n_rows <= 2 ? 1 : op->n_rows <= 5 ? 2 : 3;
+}
+
+/* By queries of a tile and passes. A block has two teams: as many queries as two tiles have are
+ * done in one go. */
+struct whole_version {
+    int32_t n_queries;
+    const void *kernel;
+    int64_t tile_bytes;
+};
+#define VERSION(q, p) {q, (const void *)whole_kernel<q, p>, (int64_t)sizeof(tile<q, DIM_WHOLE>)}
+#define PASSES_MAX 3
+#define HEIGHTS 3 /* numbers of queries */
+static const struct whole_version versions[HEIGHTS][PASSES_MAX] = {
+    {VERSION(4, 1), VERSION(4, 2), VERSION(4, 3)},
+    {VERSION(8, 1), VERSION(8, 2), VERSION(8, 3)},
+    {VERSION(8, 1), VERSION(12, 2), VERSION(12, 3)},
+};
+static const struct whole_version *version_of(const struct ft_op_whole *op) {
+    int32_t n = queries_of(op);
+    bool is_one_row_each = op->n_spans == op->n_rows && n <= 4;
+    int height = is_one_row_each ? 0 : n > 2 * 8 && n <= 2 * 12 ? 2 : 1;
+    return &versions[height][passes_of(op) - 1];
 }
 static int32_t rounded(int64_t bytes) {
     return (int32_t)((bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN);
 }
 
-/* Most queries of a span and KV head. */
-static int32_t queries_of(const struct ft_op_whole *op) {
-    return (op->n_rows - op->n_spans + 1) * (op->n_heads / op->n_kv_heads);
-}
 static int32_t tiles_of(const struct ft_op_whole *op) {
-    return (int32_t)k_ceil_div(queries_of(op), is_one_row_each(op) ? 4 : 8);
+    return (int32_t)k_ceil_div(queries_of(op), version_of(op)->n_queries);
 }
 
 /* What lies behind the ring: x and sums, and at other times KV and tiles of queries. */
 static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
                             struct whole_layout *at) {
     int64_t n_units = (int64_t)k_ceil_div(op->len_max, SEGMENT) * op->n_spans * op->n_kv_heads;
-    int64_t tile_bytes = (int64_t)(is_one_row_each(op) ? sizeof(tile<4, DIM_WHOLE>)
-                                                       : sizeof(tile<8, DIM_WHOLE>));
+    int64_t tile_bytes = version_of(op)->tile_bytes;
     int32_t head_bytes = (int32_t)(ft_kv_head_floats(op->head_dim) * (int64_t)sizeof(float));
     int32_t n_tiles = tiles_of(op);
     at->small = 0;
@@ -608,19 +697,15 @@ extern "C" cudaError_t k_whole(const struct k_target *on, const struct ft_op_who
     struct whole_args args = args_for(on, op);
     if (!lay_out_all(op, on->n_processors, &args.at))
         return cudaErrorInvalidValue;
-    const void *kernel =
-        is_one_row_each(op) ? (const void *)whole_kernel<4> : (const void *)whole_kernel<8>;
-    return k_launch(on, kernel,
+    return k_launch(on, version_of(op)->kernel,
                     {dim3((unsigned)on->n_processors), dim3(WHOLE_THREADS), SHARED_WHOLE, 1},
                     &args);
 }
 
 extern "C" cudaError_t k_whole_setup(void) {
-    cudaError_t error =
-        cudaFuncSetAttribute((const void *)whole_kernel<4>,
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_WHOLE);
-    return error != cudaSuccess
-               ? error
-               : cudaFuncSetAttribute((const void *)whole_kernel<8>,
-                                      cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_WHOLE);
+    cudaError_t error = cudaSuccess;
+    for (int i = 0; i < HEIGHTS * PASSES_MAX && error == cudaSuccess; i++)
+        error = cudaFuncSetAttribute(versions[i / PASSES_MAX][i % PASSES_MAX].kernel,
+                                     cudaFuncAttributeMaxDynamicSharedMemorySize, SHARED_WHOLE);
+    return error;
 }

@@ -100,10 +100,10 @@ static __device__ __forceinline__ void block_sync(void) {
     k_sync_some(1 + TEAMS, COMPUTE);
 }
 
-/* Rows of x in parts are [chunk][ORDERS][n rows] of COLUMN_BYTES: what a lane gives to the tensor
- * cores lies together. Where a row's columns begin, from one on that is even. */
+/* Rows of x in parts are [chunk][n rows][ORDERS] of COLUMN_BYTES: what lanes give to the tensor
+ * cores together lies in different banks. Where a row's columns begin, from one on that is even. */
 static __device__ __forceinline__ char *parts_at(char *x, int32_t n, int32_t row, int32_t column) {
-    return x + (column / CHUNK * ORDERS * n + row) * COLUMN_BYTES + column % CHUNK * 2;
+    return x + (column / CHUNK * n + row) * (ORDERS * COLUMN_BYTES) + column % CHUNK * 2;
 }
 
 /* ---- the way through the weights */
@@ -271,7 +271,7 @@ static __device__ __forceinline__ uint32_t whole_arrive(const struct ft_op_whole
     n_passed += gridDim.x;
     if (threadIdx.x == 0) {
         whole_mark(op, n_passed, 0);
-        k_tell(&op.state->arrived, 1);
+        k_add(&op.state->arrived, 1);
     }
     return n_passed;
 }

@@ -89,7 +89,7 @@ static __device__ __forceinline__ void put_one(char *x, int32_t n, int32_t row, 
     split_x(value, 0.0f, parts);
 #pragma unroll
     for (int p = 0; p < ORDERS; p++)
-        *(uint16_t *)(to + p * n * COLUMN_BYTES) = (uint16_t)parts[p];
+        *(uint16_t *)(to + p * COLUMN_BYTES) = (uint16_t)parts[p];
 }
 
 /* Where segments leave what they have summed up, query by query: values, maximum and sum. */

@@ -62,6 +62,9 @@ static inline uint32_t k_tell(uint32_t *word, uint32_t add) {
     *word += add;
     return old;
 }
+static inline void k_add(uint32_t *word, uint32_t add) {
+    k_tell(word, add);
+}
 static inline uint32_t k_swap_if(uint32_t *word, uint32_t is, uint32_t then) {
     sim_relax();
     uint32_t old = *word;
