@@ -56,6 +56,7 @@ template <int Q, int DIM> struct tile {
     float values[TEAM_WARPS][Q][32];    /* of groups of positions, for small heads */
     struct softmax softmax[Q];
     int32_t low[Q], high[Q]; /* positions seen; high < low: no such query */
+    int32_t to[Q];           /* for results apart from others: where they begin; below 0: nowhere */
     int64_t at[Q];           /* row * n_heads + head */
 };
 

@@ -50,6 +50,19 @@ static __device__ __forceinline__ void k_fetch_start(void *shared, const void *g
 static __device__ __forceinline__ void k_fetch_wait(void) {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
+/* What this thread has started since the last mark is a group; and until all but the last n groups
+ * are there, n from 1 to 3. */
+static __device__ __forceinline__ void k_fetch_mark(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+static __device__ __forceinline__ void k_fetch_wait_but(int32_t n) {
+    if (n == 1)
+        asm volatile("cp.async.wait_group 1;" ::: "memory");
+    else if (n == 2)
+        asm volatile("cp.async.wait_group 2;" ::: "memory");
+    else
+        asm volatile("cp.async.wait_group 3;" ::: "memory");
+}
 
 /* Words in shared memory that say when a turn is over: when n threads have arrived, and as many
  * bytes as one of them said have come by bulk copies. Turns are told apart by their parity.
@@ -63,6 +76,15 @@ static __device__ __forceinline__ void k_turn_setup(uint64_t *word, uint32_t n) 
 static __device__ __forceinline__ void k_turn_arrive(uint64_t *word) {
     asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(
                      (uint32_t)__cvta_generic_to_shared(word))
+                 : "memory");
+}
+/* The same when what the warp has read is in registers: read has a word of each vector, none is
+ * 0, and the compiler does not know it. An arrival alone may overtake reads that are under way, and
+ * a fence waits for all others too. */
+static __device__ __forceinline__ void k_turn_arrive_read(uint64_t *word, uint32_t read,
+                                                          uint32_t none) {
+    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(word) + (read & none))
                  : "memory");
 }
 /* Arrive, and say how many bytes will come. */

@@ -1,6 +1,6 @@
 /* A step of a whole model in one kernel, for up to eight rows: bound by reading the weights.
  *
- * One block on each processor goes through all layers; five barriers of the grid a layer stand
+ * One block on each processor goes through all layers; six barriers of the grid a layer stand
  * where kernels would end. Weights do not depend on activations, so one thread has them brought
  * into a ring in shared memory, across tiles, matrices, layers and barriers, as far ahead as there
  * is room: while blocks wait for each other or attend, the ring fills.
@@ -24,8 +24,9 @@ static __device__ __forceinline__ float widen(const void *src, int32_t elem, int
 
 /* The embedding of the rows, one a block; and what every block needs of them: rotary angles, KV
  * slots, spans. */
-static __device__ __forceinline__ void begin_rows(const struct ft_op_whole &op,
+static __device__ __forceinline__ void begin_rows(const struct whole_args &a,
                                                   const struct shared &s) {
+    const struct ft_op_whole &op = a.op;
     int32_t n_pairs = op.head_dim / 2;
     for (int32_t row = blockIdx.x; row < op.n_rows; row += gridDim.x) {
         int64_t from = (int64_t)op.tokens[row] * op.hidden;
@@ -39,8 +40,12 @@ static __device__ __forceinline__ void begin_rows(const struct ft_op_whole &op,
         to[0] = cosine;
         to[n_pairs] = sine;
     }
-    if ((int32_t)threadIdx.x < op.n_rows)
+    if ((int32_t)threadIdx.x < op.n_rows) {
         s.small->slots[threadIdx.x] = op.slots[threadIdx.x];
+        s.small->positions[threadIdx.x] = op.positions[threadIdx.x];
+    }
+    for (int32_t i = threadIdx.x; i < (int32_t)(sizeof a / sizeof(uint32_t)); i += COMPUTE)
+        ((uint32_t *)&s.small->args)[i] = ((const uint32_t *)&a)[i];
     if (threadIdx.x == 0)
         find_spans(op, s.small);
 }
@@ -62,65 +67,72 @@ static __device__ __forceinline__ const struct ft_whole_layer &layer_of(const st
 
 /* ---- x of a stage, in shared memory */
 
-static __device__ __forceinline__ void put_four(char *to, float4 v) {
-    uint32_t low[ORDERS], high[ORDERS];
-    split_x(v.x, v.y, low);
-    split_x(v.z, v.w, high);
-#pragma unroll
-    for (int p = 0; p < ORDERS; p++)
-        *(uint2 *)(to + p * COLUMN_BYTES) = make_uint2(low[p], high[p]);
-}
+/* Rows that are on their way at a time, of those that a number of passes is for. */
+#define ROWS_AHEAD(passes) ((passes) == 1 ? 2 : (passes) == 2 ? 3 : 4)
+#define ROW_GROUPS(passes) ((passes) == 1 ? 1 : 2)
 
-/* Four columns of all rows; some rows are on their way at a time. */
-#define ROWS_AHEAD 4
+/* Four columns of each set, of some rows, times the norm's weight; squares are added to sums. */
+template <int ROWS>
 static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
-                                                  const struct shared &s, int32_t at, float4 w,
-                                                  float sums[GROUP]) {
+                                                  const struct shared &s, const float *norm,
+                                                  int32_t from, int32_t first,
+                                                  float sums[SETS][ROWS]) {
+    float4 rows[SETS][ROWS], weights[SETS];
 #pragma unroll
-    for (int first = 0; first < GROUP; first += ROWS_AHEAD) {
-        float4 rows[ROWS_AHEAD];
-        if (first >= op.n_rows)
-            break;
+    for (int i = 0; i < SETS; i++) {
+        int32_t at = from + i * COMPUTE * 4;
+        if (at >= op.hidden)
+            continue;
+        weights[i] = __ldg((const float4 *)(norm + at));
 #pragma unroll
-        for (int m = 0; m < ROWS_AHEAD; m++) /* a row behind the last is the last again */
-            rows[m] = __ldcg((const float4 *)(op.x + (int64_t)min(first + m, op.n_rows - 1) *
-                                                         op.hidden + at));
+        for (int m = 0; m < ROWS; m++)
+            if (first + m < op.n_rows)
+                rows[i][m] = __ldcg((const float4 *)(op.x + (first + m) * op.hidden + at));
+    }
 #pragma unroll
-        for (int m = 0; m < ROWS_AHEAD; m++) {
-            float4 v = rows[m];
-            float sum = sums[first + m];
+    for (int i = 0; i < SETS; i++) {
+        int32_t at = from + i * COMPUTE * 4;
+        if (at >= op.hidden)
+            continue;
+        char *to = parts_at(s.x, op.n_rows, first, at);
+        float4 w = weights[i];
+#pragma unroll
+        for (int m = 0; m < ROWS; m++) {
+            if (first + m >= op.n_rows)
+                continue;
+            float4 v = rows[i][m];
+            float sum = sums[i][m];
             sum = __fmaf_rn(v.x, v.x, sum);
             sum = __fmaf_rn(v.y, v.y, sum);
             sum = __fmaf_rn(v.z, v.z, sum);
-            sums[first + m] = __fmaf_rn(v.w, v.w, sum);
-            if (first + m < op.n_rows)
-                put_four(parts_at(s.x, op.n_rows, first + m, at),
-                         make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y),
-                                     __fmul_rn(v.z, w.z), __fmul_rn(v.w, w.w)));
+            sums[i][m] = __fmaf_rn(v.w, v.w, sum);
+            put_four(to + m * ORDERS * COLUMN_BYTES,
+                     make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z),
+                                 __fmul_rn(v.w, w.w)));
         }
     }
 }
 
 /* Rows of x times a norm's weight, and what the norm will scale each row with. A thread has the
  * columns that SETS threads of linear.cu have, and sums up each for itself. */
+template <int PASSES>
 static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op,
                                                     const struct shared &s, const float *norm) {
+    constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES);
     int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
-    float sums[SETS][GROUP] = {};
+    float sums[GROUPS][SETS][ROWS] = {};
 #pragma unroll 1
-    for (int32_t from = 0; from < op.hidden; from += THREADS * 4)
+    for (int32_t from = thread * 4; from < op.hidden; from += THREADS * 4)
 #pragma unroll
-        for (int i = 0; i < SETS; i++) {
-            int32_t at = from + (thread + i * COMPUTE) * 4;
-            if (at < op.hidden)
-                stage_four(op, s, at, __ldg((const float4 *)(norm + at)), sums[i]);
-        }
+        for (int g = 0; g < GROUPS; g++)
+            if (g * ROWS < op.n_rows)
+                stage_four<ROWS>(op, s, norm, from, g * ROWS, sums[g]);
 #pragma unroll
-    for (int m = 0; m < GROUP; m++)
+    for (int m = 0; m < GROUPS * ROWS; m++)
 #pragma unroll
         for (int i = 0; i < SETS; i++)
             if (m < op.n_rows) {
-                float sum = k_warp_sum(sums[i][m]);
+                float sum = k_warp_sum(sums[m / ROWS][i][m % ROWS]);
                 if (lane == 0)
                     s.small->warp_sums[m][warp + i * WHOLE_WARPS] = sum;
             }
@@ -193,9 +205,10 @@ static __device__ __forceinline__ struct whole_column column_of(int32_t pass, in
 /* A lane's weights of the two chunks of a group, low rows and high ones, times x. Rows of a box lie
  * in the same banks: every other row begins with the second chunk. */
 template <int PASSES>
-static __device__ __forceinline__ void multiply_group(const char *slot, int32_t lane,
-                                                      int32_t group, const uint4 x[2][PASSES],
-                                                      struct sums<PASSES> &sums) {
+static __device__ __forceinline__ uint32_t multiply_group(const char *slot, int32_t lane,
+                                                          int32_t group,
+                                                          const uint4 x[2][PASSES],
+                                                          struct sums<PASSES> &sums) {
     const char *from = slot + lane / 4 * (K_BOX_COLUMNS * 2) + group * 128;
     bool is_odd = lane / 4 % 2 != 0;
     int32_t first = (lane % 4 ^ group % 8 ^ (is_odd ? 4 : 0)) * 16, second = first ^ 64;
@@ -213,6 +226,7 @@ static __device__ __forceinline__ void multiply_group(const char *slot, int32_t 
             k_mma(sums.at[p], pairs[1], both[1]);
         }
     }
+    return low[0].x ^ low[1].x ^ high[0].x ^ high[1].x;
 }
 
 /* All rows of what a matrix is multiplied with, in parts. */
@@ -223,7 +237,7 @@ struct x_parts {
 
 /* Of a slot, the two chunks of one set: this lane's columns of all passes. apart: bytes of a
  * chunk. */
-template <int PASSES, bool IS_SHARED>
+template <int PASSES>
 static __device__ __forceinline__ void load_parts(const char *x, int32_t apart,
                                                   const int32_t columns[PASSES], int32_t n_left,
                                                   uint4 parts[2][PASSES]) {
@@ -231,48 +245,79 @@ static __device__ __forceinline__ void load_parts(const char *x, int32_t apart,
     for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int p = 0; p < PASSES; p++) {
-            const uint4 *from = (const uint4 *)(x + i * apart + columns[p]);
             parts[i][p] = {0, 0, 0, 0};
             if (i < n_left)
-                parts[i][p] = IS_SHARED ? *from : __ldcg(from);
+                parts[i][p] = *(const uint4 *)(x + i * apart + columns[p]);
         }
 }
 
+/* Start a warp's chunks of a slot of x on their way into shared memory. n_left: chunks from the
+ * warp's first one on. */
+static __device__ __forceinline__ void start_x(char *to, const char *from, int32_t apart,
+                                               int32_t lane, int32_t n_left) {
+#pragma unroll
+    for (int j = 0; j < SETS; j++) {
+        int32_t chunk = j * WHOLE_WARPS * 2, n = min(n_left - chunk, 2) * apart;
+        for (int32_t i = lane * 16; i < n; i += 32 * 16)
+            k_fetch_start(to + chunk * apart + i, from + chunk * apart + i);
+    }
+    k_fetch_mark();
+}
+
 /* A tile's columns that this warp has. Columns without a row have another's x, and nobody reads
- * what they sum. */
-template <int PASSES, bool IS_SHARED>
+ * what they sum. IS_AHEAD: x lies in device memory, and each warp brings what it needs of it, some
+ * slots ahead, to where x of other matrices lies. */
+template <int PASSES, bool IS_AHEAD>
 static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
                                                      const struct shared &s,
                                                      struct whole_turn &turn,
                                                      const struct x_parts &all,
                                                      struct sums<PASSES> sums[SETS]) {
     int32_t thread = k_thread(), warp = thread / 32, lane = thread % 32;
-    int32_t apart = all.n_rows * ORDERS * COLUMN_BYTES, columns[PASSES];
+    int32_t apart = all.n_rows * ORDERS * COLUMN_BYTES, slot_bytes = SLOT_CHUNKS * apart;
+    int32_t columns[PASSES], n_ahead = a.at.n_x_slots - 1, own = warp * 2 * apart;
 #pragma unroll
     for (int p = 0; p < PASSES; p++) {
-        struct whole_column own = column_of<PASSES>(p, lane / 4);
-        columns[p] = (min(own.row, all.n_rows - 1) * ORDERS + own.part) * COLUMN_BYTES;
+        struct whole_column column = column_of<PASSES>(p, lane / 4);
+        columns[p] = (min(column.row, all.n_rows - 1) * ORDERS + column.part) * COLUMN_BYTES +
+                     lane % 4 * 16;
     }
-    const char *x = all.at + warp * 2 * apart + lane % 4 * 16;
+    const char *from = all.at + own;
+    char *x = s.x + own, *to = x, *end = x + a.at.n_x_slots * slot_bytes;
+    int32_t n_left = all.n_chunks - warp * 2, n_left_ahead = n_left;
+    for (int32_t i = 0; IS_AHEAD && i < n_ahead; i++) {
+        start_x(to, from, apart, lane, n_left_ahead);
+        to += slot_bytes;
+        from += slot_bytes;
+        n_left_ahead -= SLOT_CHUNKS;
+    }
 #pragma unroll 1
     for (int32_t at = 0; at < all.n_chunks; at += SLOT_CHUNKS) {
         uint4 parts[SETS][2][PASSES];
-        int32_t n_left = all.n_chunks - at - warp * 2;
+        if (IS_AHEAD) {
+            start_x(to, from, apart, lane, n_left_ahead);
+            to = to + slot_bytes == end ? s.x + own : to + slot_bytes;
+            from += slot_bytes;
+            n_left_ahead -= SLOT_CHUNKS;
+            k_fetch_wait_but(n_ahead);
+            k_sync_warp();
+        }
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-            load_parts<PASSES, IS_SHARED>(x + j * WHOLE_WARPS * 2 * apart, apart, columns,
-                                          n_left - j * WHOLE_WARPS * 2, parts[j]);
+            load_parts<PASSES>(x + j * WHOLE_WARPS * 2 * apart, apart, columns,
+                               n_left - j * WHOLE_WARPS * 2, parts[j]);
+        n_left -= SLOT_CHUNKS;
+        x = IS_AHEAD && x + slot_bytes == end ? s.x + own : x + slot_bytes;
         k_turn_wait(&s.small->is_full[turn.slot], turn.parity);
+        uint32_t read = 0;
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-            multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane, warp + j * WHOLE_WARPS,
-                                   parts[j], sums[j]);
-        k_fence_block();
+            read ^= multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane,
+                                           warp + j * WHOLE_WARPS, parts[j], sums[j]);
         k_sync_warp();
         if (lane == 0)
-            k_turn_arrive(&s.small->is_free[turn.slot]);
+            k_turn_arrive_read(&s.small->is_free[turn.slot], read, a.none);
         whole_next(turn, a.at.n_slots);
-        x += SLOT_CHUNKS * apart;
     }
 }
 
@@ -421,7 +466,8 @@ static __device__ __forceinline__ void finish(const struct whole_args &a, const 
         end_qkv(op, s, layer_of(s, stage).kv, at, {row, is_high, y, other});
     } else if (kind == WHOLE_GATE_UP) {
         if (!is_high)
-            put_one((char *)op.gate, op.n_rows, row, item * HALF + out, __fmul_rn(silu(y), other));
+            put_parts(parts_at((char *)op.gate, op.n_rows, row, item * HALF + out),
+                      __fmul_rn(silu(y), other));
     } else if (kind == WHOLE_HEAD) {
         if (item * TILE + out < op.vocab)
             op.rows[row * op.row_stride + item * TILE + out] = y;
@@ -473,15 +519,15 @@ static __device__ __forceinline__ const float *norm_of(const struct shared &s, i
     return kind == WHOLE_QKV ? layer_of(s, stage).attn_norm : layer_of(s, stage).mlp_norm;
 }
 
-/* This block's tiles of a matrix. What a norm stands before goes through shared memory; of the
- * others a block has few tiles, and x is read where it lies. */
+/* This block's tiles of a matrix. What a norm stands before goes into shared memory as a whole; of
+ * the others a block has few tiles, and x comes slot by slot. */
 template <int PASSES>
 static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
                                                   const struct shared &s, struct turns &turns,
                                                   int32_t stage) {
     const struct ft_op_whole &op = a.op;
     enum whole_kind kind = whole_kind_of(a, stage);
-    bool is_direct = kind == WHOLE_O || kind == WHOLE_DOWN;
+    bool is_ahead = kind == WHOLE_O || kind == WHOLE_DOWN;
     int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_items = a.n_items[kind];
     struct tile_end end = {stage, whole_first_item(a, stage), n_rows, k_thread() / 32 * 2, 0.0f};
     struct x_parts x = {s.x, n_rows, a.n_in[kind] / CHUNK};
@@ -489,18 +535,18 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
         return;
     if (kind == WHOLE_HEAD)
         stage_picked(op, s);
-    else if (is_direct)
+    else if (is_ahead)
         x.at = (const char *)(kind == WHOLE_O ? op.attended : op.gate);
     else
-        stage_normed(op, s, norm_of(s, stage, kind));
+        stage_normed<PASSES>(op, s, norm_of(s, stage, kind));
     struct sums<PASSES> sums[SETS] = {};
 #pragma unroll 1
     for (; end.item < n_items; end.item += gridDim.x) {
-        if (is_direct) {
+        if (is_ahead) {
             end.before = load_before(op, end.item, end.first_row);
-            multiply_tile<PASSES, false>(a, s, turns.ring, x, sums);
+            multiply_tile<PASSES, true>(a, s, turns.ring, x, sums);
         } else {
-            multiply_tile<PASSES, true>(a, s, turns.ring, {s.x, x.n_rows, x.n_chunks}, sums);
+            multiply_tile<PASSES, false>(a, s, turns.ring, x, sums);
         }
         end_tile<PASSES>(a, s, turns.sums, sums, end);
         end.first_row = end.first_row == 0 ? (WHOLE_WARPS - 1) * 2 : end.first_row - 2;
@@ -515,7 +561,7 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
     const struct ft_op_whole &op = a.op;
     struct turns turns = {};
     bring_layer(op, s, 0);
-    begin_rows(op, s);
+    begin_rows(a, s);
     uint32_t n_passed = whole_arrive(op, 0);
     whole_await(op, n_passed);
     int32_t n_stages = op.n_layers * WHOLE_HEAD + 1;
@@ -528,7 +574,10 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
             break;
         n_passed = whole_arrive(op, n_passed);
         if (kind == WHOLE_QKV) {
-            attend<Q>(a, n_passed);
+            attend<Q>(a.at.small, n_passed);
+            n_passed = whole_arrive(op, n_passed);
+            whole_await(op, n_passed);
+            merge_all(a.at.small);
             n_passed = whole_arrive(op, n_passed);
         }
         whole_await(op, n_passed);
@@ -572,6 +621,8 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
 /* ---- launching */
 
 #define SLOTS_MIN 2
+#define X_SLOTS_MIN 2 /* one in hand, and one to three ahead */
+#define X_SLOTS_MAX 4
 #define SHARED_ALIGN 128
 
 /* Most queries of a span and KV head. */
@@ -627,8 +678,11 @@ static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
     at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
     at->n_kv = n_units > n_processors ? 2 : 1;
     at->tiles = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
-    int64_t x_bytes = (int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES;
-    int32_t x_end = at->x + rounded(x_bytes);
+    int64_t chunk_bytes = (int64_t)op->n_rows * ORDERS * COLUMN_BYTES;
+    int64_t n_chunks = op->hidden / CHUNK;
+    if (n_chunks < X_SLOTS_MIN * SLOT_CHUNKS)
+        n_chunks = X_SLOTS_MIN * SLOT_CHUNKS;
+    int32_t x_end = at->x + rounded(n_chunks * chunk_bytes);
     int32_t tiles_end = at->tiles + rounded(tile_bytes * (n_tiles < TEAMS ? n_tiles : TEAMS));
     return x_end > tiles_end ? x_end : tiles_end;
 }
@@ -647,6 +701,8 @@ static bool lay_out_all(const struct ft_op_whole *op, int32_t n_processors,
     at->x += ring;
     at->kv += ring;
     at->tiles += ring;
+    int32_t n_x_slots = (SHARED_WHOLE - at->x) / (op->n_rows * ORDERS * COLUMN_BYTES * SLOT_CHUNKS);
+    at->n_x_slots = n_x_slots < X_SLOTS_MAX ? n_x_slots : X_SLOTS_MAX;
     return true;
 }
 
@@ -665,7 +721,6 @@ static struct whole_args args_for(const struct k_target *on, const struct ft_op_
         a.before[kind] = a.layer_items;
         a.layer_items += a.n_items[kind];
     }
-    a.n_tiles = tiles_of(op);
     a.partial = on->scratch;
     return a;
 }
@@ -684,8 +739,6 @@ extern "C" const char *k_whole_refuses(const struct k_target *on, const struct f
         return "a vocabulary below 16";
     if (!lay_out_all(op, on->n_processors, &at))
         return "rows too long for shared memory";
-    if (op->n_spans * tiles_of(op) * op->n_kv_heads > FT_WHOLE_MERGES_MAX)
-        return "too many heads";
     if ((int64_t)k_ceil_div(op->len_max, SEGMENT) * op->n_rows * op->n_heads *
             (op->head_dim + PARTIAL_PAD) >
         (int64_t)(on->scratch_bytes / sizeof(float)))

@@ -28,6 +28,7 @@ enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHO
 struct whole_layout {
     int32_t n_slots;
     int32_t small, angles, sums, x;
+    int32_t n_x_slots; /* of what a slot is multiplied with, from x on */
     /* For attention, where sums and x are at other times: [n_kv][BLOCKS] of kv_block_bytes, two
      * segments where a block may have more than one unit; [TEAMS] of struct tile. */
     int32_t kv, kv_block_bytes, n_kv, tiles;
@@ -40,8 +41,8 @@ struct whole_args {
     int32_t n_items[WHOLE_KINDS]; /* tiles of 16 outputs, of every block */
     int32_t before[WHOLE_KINDS];  /* items of the layer's matrices before this one */
     int32_t layer_items;
-    int32_t n_tiles; /* of queries, in a span and KV head */
     float *partial;  /* see struct partials */
+    uint32_t none;   /* 0, see k_turn_arrive_read */
 };
 
 /* ---- shared memory */
@@ -75,10 +76,10 @@ struct small {
     struct ft_span spans[FT_WHOLE_ROWS_MAX];
     struct ft_whole_layer layers[2]; /* that of an even number, and the other */
     struct ft_op_attention attention; /* of the layer in hand */
-    int32_t slots[FT_WHOLE_ROWS_MAX];
-    uint32_t arrived[TEAMS];
+    int32_t slots[FT_WHOLE_ROWS_MAX], positions[FT_WHOLE_ROWS_MAX];
     uint64_t is_known;
     uint32_t is_whole;
+    struct whole_args args; /* for functions that are not inlined: near, unlike a parameter */
 };
 
 struct shared {
@@ -104,6 +105,25 @@ static __device__ __forceinline__ void block_sync(void) {
  * cores together lies in different banks. Where a row's columns begin, from one on that is even. */
 static __device__ __forceinline__ char *parts_at(char *x, int32_t n, int32_t row, int32_t column) {
     return x + (column / CHUNK * n + row) * (ORDERS * COLUMN_BYTES) + column % CHUNK * 2;
+}
+
+/* A number of x, in parts. */
+static __device__ __forceinline__ void put_parts(char *to, float value) {
+    uint32_t parts[ORDERS];
+    split_x(value, 0.0f, parts);
+#pragma unroll
+    for (int p = 0; p < ORDERS; p++)
+        *(uint16_t *)(to + p * COLUMN_BYTES) = (uint16_t)parts[p];
+}
+
+/* Four, from a column on that is a multiple of four. */
+static __device__ __forceinline__ void put_four(char *to, float4 v) {
+    uint32_t low[ORDERS], high[ORDERS];
+    split_x(v.x, v.y, low);
+    split_x(v.z, v.w, high);
+#pragma unroll
+    for (int p = 0; p < ORDERS; p++)
+        *(uint2 *)(to + p * COLUMN_BYTES) = make_uint2(low[p], high[p]);
 }
 
 /* ---- the way through the weights */

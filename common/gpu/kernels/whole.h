@@ -16,8 +16,6 @@ extern "C" {
 
 #define FT_WHOLE_ROWS_MAX 8
 #define FT_WHOLE_PART_BYTES 6 /* of a number in scratch: three bf16 numbers */
-/* Queries of a KV head that are merged together, of all rows: bounds the counters below. */
-#define FT_WHOLE_MERGES_MAX 1024
 
 /* Matrices of a layer, all of bf16. */
 enum ft_whole_matrix {
@@ -48,7 +46,6 @@ struct ft_whole_state {
      * processor within patience_ns. Later launches then do nothing either, until the host has
      * cleared it and run the step by single kernels. */
     uint32_t is_abandoned;
-    uint32_t merges[FT_WHOLE_MERGES_MAX];
 };
 
 /* Logits of the picked rows.
@@ -82,7 +79,7 @@ struct ft_op_whole {
     struct ft_whole_state *state;
     uint32_t *gave_up; /* NULL, or host memory that the GPU writes to: 1 when it gave up */
     uint64_t patience_ns;
-    /* dev  NULL, or [2 + 10 * n_layers]: when the first block came to each barrier and when it
+    /* dev  NULL, or [2 + 12 * n_layers]: when the first block came to each barrier and when it
      * passed it, by the card's clock; for benchmarks */
     uint64_t *marks_ns;
 };

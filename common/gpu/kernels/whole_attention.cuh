@@ -2,7 +2,7 @@
  * all queries of a span and KV head; its KV comes into shared memory, for the block's teams.
  * Owns:    nothing.
  * Runs in: nvcc's files only.
- * Never:   waits for another block: the team that is last to hand in merges. */
+ * Never:   waits for another block: barriers stand between attending and merging. */
 #ifndef FT_GPU_KERNELS_WHOLE_ATTENTION_CUH
 #define FT_GPU_KERNELS_WHOLE_ATTENTION_CUH
 
@@ -10,7 +10,7 @@
 
 struct unit {
     struct ft_span span; /* no rows: there is no such unit */
-    int32_t span_number, kv_head, segment;
+    int32_t kv_head, segment;
 };
 
 /* Spans from the pieces that they are cut in, by one thread. */
@@ -29,8 +29,8 @@ static __device__ __forceinline__ void find_spans(const struct ft_op_whole &op,
 static __device__ __forceinline__ struct unit
 unit_at(const struct ft_op_attention &op, const struct small *small, int32_t n_spans, int32_t u) {
     struct unit unit = {};
-    for (; unit.span_number < n_spans; unit.span_number++) {
-        struct ft_span span = small->spans[unit.span_number];
+    for (int32_t i = 0; i < n_spans; i++) {
+        struct ft_span span = small->spans[i];
         int32_t first = lowest(op, span.position) / SEGMENT;
         int32_t n = (span.position + span.n_rows - 1) / SEGMENT - first + 1;
         if (u < n * op.kv.n_heads) {
@@ -79,17 +79,6 @@ static __device__ __forceinline__ void start_kv(const struct whole_args &a,
         for (int32_t j = threadIdx.x; j < n; j += COMPUTE)
             k_fetch_start(to + j, from + j);
     }
-}
-
-/* A number of x, in parts. */
-static __device__ __forceinline__ void put_one(char *x, int32_t n, int32_t row, int32_t column,
-                                               float value) {
-    char *to = parts_at(x, n, row, column);
-    uint32_t parts[ORDERS];
-    split_x(value, 0.0f, parts);
-#pragma unroll
-    for (int p = 0; p < ORDERS; p++)
-        *(uint16_t *)(to + p * COLUMN_BYTES) = (uint16_t)parts[p];
 }
 
 /* Where segments leave what they have summed up, query by query: values, maximum and sum. */
@@ -162,21 +151,24 @@ static __device__ __forceinline__ void add_segments(float4 &sum, const struct fo
         }
 }
 
-/* The segments of a tile's n queries in order, as merge_kernel does, into x of the next matrix: a
- * query by a warp, a lane has four dimensions. */
-template <int Q>
-static __device__ __noinline__ void merge_tile(struct partials p, int32_t tile_at, int32_t n,
-                                               char *x, int32_t n_rows, int32_t n_heads) {
+/* The segments of all queries in order, as merge_kernel does, into x of the next matrix: a query by
+ * a warp of all blocks, a lane has four dimensions. */
+static __device__ __noinline__ void merge_all(int32_t small_at) {
     K_SHARED_MEMORY(char, memory);
-    struct tile<Q, DIM_WHOLE> &t = *(struct tile<Q, DIM_WHOLE> *)(memory + tile_at);
-    int32_t warp = (int32_t)team_thread<false>() / 32, d = (int32_t)threadIdx.x % 32 * 4;
-    float *scratch = &t.scores[0][0][0] + warp * 3 * SCALED; /* of this warp */
+    const struct small *small = (const struct small *)(memory + small_at);
+    const struct whole_args &a = small->args;
+    const struct ft_op_whole &op = a.op;
+    struct partials p = {a.partial, op.head_dim, op.n_rows * op.n_heads};
+    int32_t warp = (int32_t)threadIdx.x / 32, d = (int32_t)threadIdx.x % 32 * 4;
+    float *scratch = (float *)(memory + a.at.tiles) + warp * 3 * SCALED; /* of this warp */
     float(*factors)[2] = (float(*)[2])scratch;
-    static_assert(TEAM_WARPS * 3 * SCALED <= QUARTERS * 4 * SEGMENT, "room for all warps");
+    static_assert(WHOLE_WARPS * 3 * SCALED * sizeof(float) <= sizeof(struct tile<4, DIM_WHOLE>),
+                  "room for all warps");
 #pragma unroll 1
-    for (int32_t i = warp; i < n; i += TEAM_WARPS) {
-        int32_t query = (int32_t)t.at[i], first = t.low[i] / SEGMENT;
-        int32_t left = t.high[i] / SEGMENT - first + 1;
+    for (int32_t query = (int32_t)blockIdx.x + warp * (int32_t)gridDim.x; query < p.n_queries;
+         query += WHOLE_WARPS * (int32_t)gridDim.x) {
+        int32_t row = query / op.n_heads, high = small->positions[row];
+        int32_t first = lowest(small->attention, high) / SEGMENT, left = high / SEGMENT - first + 1;
         struct softmax state = {-INFINITY, 0.0f};
         float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll 1
@@ -193,13 +185,45 @@ static __device__ __noinline__ void merge_tile(struct partials p, int32_t tile_a
             }
             k_sync_warp();
         }
-        float whole = __frcp_rn(state.sum), four[4] = {sum.x, sum.y, sum.z, sum.w};
+        float whole = __frcp_rn(state.sum);
         if (d < p.dim)
-#pragma unroll
-            for (int k = 0; k < 4; k++)
-                put_one(x, n_rows, query / n_heads, query % n_heads * p.dim + d + k,
-                        __fmul_rn(four[k], whole));
+            put_four(parts_at((char *)op.attended, op.n_rows, row, query % op.n_heads * p.dim + d),
+                     make_float4(__fmul_rn(sum.x, whole), __fmul_rn(sum.y, whole),
+                                 __fmul_rn(sum.z, whole), __fmul_rn(sum.w, whole)));
     }
+}
+
+/* q of a tile's queries, and what they see. */
+template <int Q>
+static __device__ __forceinline__ void load_queries(const struct ft_op_attention &op,
+                                                    const struct unit &unit, int32_t first,
+                                                    const struct partials &p,
+                                                    struct tile<Q, DIM_WHOLE> &t) {
+    int32_t group = op.n_heads / op.kv.n_heads, own = (int32_t)team_thread<false>();
+    int32_t n_vectors = p.dim / 4, head = unit.kv_head * group, base = unit.segment * SEGMENT;
+    if (own < Q) {
+        int32_t row = (first + own) / group, high = unit.span.position + row;
+        bool is_there = row < unit.span.n_rows;
+        int32_t low = is_there ? lowest(op, high) : 0;
+        int32_t query = (unit.span.row + row) * op.n_heads + head + (first + own) % group;
+        t.high[own] = is_there ? high : -1;
+        t.low[own] = low;
+        t.to[own] = is_there && low < base + SEGMENT && high >= base
+                        ? (unit.segment * p.n_queries + query) * (p.dim + PARTIAL_PAD)
+                        : -1;
+    }
+#pragma unroll 2
+    for (int32_t i = own; i < Q * n_vectors; i += TEAM) {
+        int32_t query = i / n_vectors, row = (first + query) / group;
+        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (row < unit.span.n_rows)
+            v = __ldcg((const float4 *)(op.q + (int64_t)((unit.span.row + row) * op.n_heads +
+                                                         head + (first + query) % group) *
+                                                   p.dim) +
+                       i % n_vectors);
+        *(float4 *)&t.q[query][i % n_vectors * 4] = v;
+    }
+    team_sync<false>();
 }
 
 /* A segment for a tile of queries, by a team. */
@@ -209,24 +233,22 @@ static __device__ __forceinline__ void attend_tile(const struct partials &p, flo
                                                    const struct source &s, int32_t base,
                                                    int32_t last) {
     int32_t dim = p.dim, width = dim > 64 ? TEAM : dim > 32 ? 64 : 32;
+    int32_t own = (int32_t)team_thread<false>();
     float values[Q][1];
     score<false>(s, t, base, last);
     team_sync<false>();
     weigh<false>(t, scale, base);
     team_sync<false>();
     add_values<false, Q, 1>(s, t, width, base, last, values);
-    int32_t d = (int32_t)team_thread<false>();
 #pragma unroll
     for (int i = 0; i < Q; i++) {
-        if (t.high[i] < 0 || t.low[i] >= base + SEGMENT || t.high[i] < base || d >= width)
-            continue;
-        float *to = partial_of(p, base / SEGMENT, (int32_t)t.at[i]);
-        if (d < dim)
-            to[d] = values[i][0];
-        if (d == 0) {
-            to[dim] = t.softmax[i].max;
-            to[dim + 1] = t.softmax[i].sum;
-        }
+        int32_t to = t.to[i];
+        if (to >= 0 && own < dim)
+            p.at[to + own] = values[i][0];
+    }
+    if (own < Q && t.to[own] >= 0) {
+        p.at[t.to[own] + dim] = t.softmax[own].max;
+        p.at[t.to[own] + dim + 1] = t.softmax[own].sum;
     }
 }
 
@@ -253,43 +275,29 @@ attend_unit(const struct whole_args &a, const struct unit &unit, int32_t kv_at,
     int32_t team = threadIdx.x / TEAM, base = unit.segment * SEGMENT;
     int32_t n = unit.span.n_rows * (op.n_heads / op.kv.n_heads);
     struct tile<Q, DIM_WHOLE> &t = ((struct tile<Q, DIM_WHOLE> *)(memory + a.at.tiles))[team];
+    struct partials p = {a.partial, op.kv.head_dim, op.n_rows * op.n_heads};
     start_kv(a, op, unit, kv, true);
     if (team * Q < n)
-        load_tile<false>(op, unit.span, unit.kv_head, team * Q, t);
+        load_queries<Q>(op, unit, team * Q, p, t);
     k_fetch_wait();
     block_sync();
     if (next.span.n_rows > 0) /* then there is room for two */
         start_kv(a, op, next, memory + next_at, false);
 #pragma unroll 1
     for (int32_t first = team * Q; first < n; first += TEAMS * Q) {
-        int32_t n_own = min(Q, n - first);
-        struct stretch seen = stretch_of(op, unit, first, n_own);
+        struct stretch seen = stretch_of(op, unit, first, min(Q, n - first));
         if (unit.segment < seen.first || unit.segment > seen.last)
             continue;
         if (first != team * Q)
-            load_tile<false>(op, unit.span, unit.kv_head, first, t);
+            load_queries<Q>(op, unit, first, p, t);
         struct source source = {NULL,
                                 0,
                                 (int32_t)ft_kv_padded_dim(op.kv.head_dim),
                                 NULL,
                                 {(const float *)kv,
                                  (const float *)(kv + (BLOCKS - 1) * a.at.kv_block_bytes)}};
-        struct partials p = {a.partial, op.kv.head_dim, op.n_rows * op.n_heads};
         attend_tile<Q>(p, op.scale, t, source, base,
                        min(unit.span.position + unit.span.n_rows - 1, base + SEGMENT - 1));
-        uint32_t *counter =
-            &a.op.state->merges[(unit.span_number * a.n_tiles + first / Q) * op.kv.n_heads +
-                                unit.kv_head];
-        team_sync<false>();
-        if (team_thread<false>() == 0)
-            small->arrived[team] = k_tell(counter, 1);
-        team_sync<false>();
-        if (small->arrived[team] == (uint32_t)(seen.last - seen.first)) {
-            merge_tile<Q>(p, a.at.tiles + team * (int32_t)sizeof t, n_own, (char *)a.op.attended,
-                          op.n_rows, op.n_heads);
-            if (team_thread<false>() == 0)
-                *counter = 0; /* the next one to look is behind a barrier of the grid */
-        }
         team_sync<false>(); /* the tile's memory is written anew */
     }
     block_sync();
@@ -298,9 +306,10 @@ attend_unit(const struct whole_args &a, const struct unit &unit, int32_t kv_at,
 /* All units of this block. Begins between the halves of the barrier behind q, k and v: KV that is
  * older than the step need not wait. Apart from the rest, whose registers it would take. */
 template <int Q>
-static __device__ __noinline__ void attend(const struct whole_args &a, uint32_t n_passed) {
+static __device__ __noinline__ void attend(int32_t small_at, uint32_t n_passed) {
     K_SHARED_MEMORY(char, memory);
-    struct small *small = (struct small *)(memory + a.at.small);
+    struct small *small = (struct small *)(memory + small_at);
+    const struct whole_args &a = small->args;
     int32_t u = (int32_t)blockIdx.x;
     struct unit unit = unit_at(small->attention, small, a.op.n_spans, u);
     int32_t at = a.at.kv, next_at = at + (a.at.n_kv - 1) * BLOCKS * a.at.kv_block_bytes;
