@@ -106,8 +106,8 @@ struct ft_device_kind {
 };
 
 /* spec is "name" or "name:variant": "cpu", "cpu:avx512", "cpu:avx2", "cpu:portable"; "cuda",
- * "cuda:1" (the number of a GPU), "cuda:1,whole" (steps of few rows as one kernel) where the build
- * has it.
+ * "cuda:1" (the number of a GPU), "cuda:1,single" (steps of few rows by single kernels too, not as
+ * one) where the build has it.
  * fail FT_E_PROC_CONFIG: no such device (names those there are), a variant that this machine
  * cannot run, a bad number of threads; FT_E_PROC_OS: no such device in this machine;
  * FT_E_PROC_MEMORY */

@@ -49,10 +49,10 @@ START_TEST(open_by_name_says_what_it_is) {
 END_TEST
 
 /* Looked at before the machine is: one without a GPU says so of names that are right. */
-START_TEST(variant_of_a_gpu_is_a_number_and_whole) {
-    static const char *const good[] = {"cuda", "cuda:0", "cuda:whole", "cuda:0,whole"};
-    static const char *const bad[] = {"cuda:wholly", "cuda:0,", "cuda:,whole", "cuda:0whole",
-                                      "cuda:-1",     "cuda:1024", "cuda:0,whole,whole"};
+START_TEST(variant_of_a_gpu_is_a_number_and_single) {
+    static const char *const good[] = {"cuda", "cuda:0", "cuda:single", "cuda:0,single"};
+    static const char *const bad[] = {"cuda:singly", "cuda:0,",   "cuda:,single", "cuda:0single",
+                                      "cuda:-1",     "cuda:1024", "cuda:0,single,single"};
     bool has_kind = false;
     for (size_t i = 0; ft_device_kind_at(i) != NULL; i++)
         has_kind = has_kind || strcmp(ft_device_kind_at(i)->name, "cuda") == 0;
@@ -154,7 +154,7 @@ int main(void) {
     tcase_add_loop_test(tcase, kind_has_every_function, 0, n_kinds);
     tcase_add_loop_test(tcase, open_by_name_says_what_it_is, 0, n_kinds);
     tcase_add_loop_test(tcase, open_of_unknown_variant_names_those_there_are, 0, n_kinds);
-    tcase_add_test(tcase, variant_of_a_gpu_is_a_number_and_whole);
+    tcase_add_test(tcase, variant_of_a_gpu_is_a_number_and_single);
     tcase_add_test(tcase, open_of_unknown_device_names_those_there_are);
     tcase_add_loop_test(tcase, alloc_of_too_much_fails_and_leaves_output_alone, 0, n_kinds);
     tcase_add_loop_test(tcase, copied_and_placed_memory_feeds_operations, 0, n_kinds);

@@ -93,20 +93,21 @@ static const struct ft_ops cuda_ops = {cuda_gather, cuda_angles,    cuda_rmsnorm
 
 /* ---- open and close */
 
-/* "", "1", "whole" or "1,whole": the number of a GPU, and whether it may do steps as one kernel. */
-#define WHOLE "whole"
-static enum ft_code parse_variant(const char *variant, int *number, bool *takes_whole,
+/* "", "1", "single" or "1,single": the number of a GPU, and whether steps of few rows are done by
+ * single kernels too, not as one. */
+#define SINGLE "single"
+static enum ft_code parse_variant(const char *variant, int *number, bool *is_single,
                                   struct ft_err *err) {
     char *end = (char *)(uintptr_t)variant;
     long n = 0;
-    *takes_whole = strcmp(variant, WHOLE) == 0;
-    if (variant[0] != '\0' && !*takes_whole) {
+    *is_single = strcmp(variant, SINGLE) == 0;
+    if (variant[0] != '\0' && !*is_single) {
         n = strtol(variant, &end, 10);
-        *takes_whole = end != variant && strcmp(end, "," WHOLE) == 0;
-        if (end == variant || (*end != '\0' && !*takes_whole) || n < 0 || n > 1023)
+        *is_single = end != variant && strcmp(end, "," SINGLE) == 0;
+        if (end == variant || (*end != '\0' && !*is_single) || n < 0 || n > 1023)
             return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                               "device variant is \"%s\"; it is the number of a GPU, 0 to 1023, "
-                              "and may end in \"," WHOLE "\"",
+                              "and may end in \"," SINGLE "\"",
                               variant);
     }
     *number = (int)n;
@@ -188,8 +189,8 @@ static void cuda_close(struct ft_device *device) {
 static enum ft_code cuda_open(struct ft_device **out, const char *variant,
                               const struct ft_device_opts *opts, struct ft_err *err) {
     int number = 0;
-    bool takes_whole = false;
-    enum ft_code code = parse_variant(variant, &number, &takes_whole, err);
+    bool is_single = false;
+    enum ft_code code = parse_variant(variant, &number, &is_single, err);
     if (code != FT_OK)
         return code;
     struct cuda_device *cuda = calloc(1, sizeof *cuda);
@@ -198,7 +199,7 @@ static enum ft_code cuda_open(struct ft_device **out, const char *variant,
     cuda->device.kind = &ft_cuda_device;
     cuda->number = number;
     cuda->programs = ft_programs_create();
-    cuda->steps = ft_steps_create(takes_whole);
+    cuda->steps = ft_steps_create(!is_single);
     if (cuda->programs == NULL || cuda->steps == NULL)
         code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for programs");
     if (code == FT_OK)

@@ -50,19 +50,6 @@ static __device__ __forceinline__ void k_fetch_start(void *shared, const void *g
 static __device__ __forceinline__ void k_fetch_wait(void) {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
-/* What this thread has started since the last mark is a group; and until all but the last n groups
- * are there, n from 1 to 3. */
-static __device__ __forceinline__ void k_fetch_mark(void) {
-    asm volatile("cp.async.commit_group;" ::: "memory");
-}
-static __device__ __forceinline__ void k_fetch_wait_but(int32_t n) {
-    if (n == 1)
-        asm volatile("cp.async.wait_group 1;" ::: "memory");
-    else if (n == 2)
-        asm volatile("cp.async.wait_group 2;" ::: "memory");
-    else
-        asm volatile("cp.async.wait_group 3;" ::: "memory");
-}
 
 /* Words in shared memory that say when a turn is over: when n threads have arrived, and as many
  * bytes as one of them said have come by bulk copies. Turns are told apart by their parity.

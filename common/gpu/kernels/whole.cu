@@ -10,6 +10,7 @@
 
 #include "common/gpu/kernels/whole.cuh"
 #include "common/gpu/kernels/whole_attention.cuh"
+#include "common/gpu/kernels/whole_multiply.cuh"
 
 #define NORM_THREADS 256 /* of a row, as in rows.cu */
 
@@ -67,19 +68,21 @@ static __device__ __forceinline__ const struct ft_whole_layer &layer_of(const st
 
 /* ---- x of a stage, in shared memory */
 
-/* Rows that are on their way at a time, of those that a number of passes is for. */
-#define ROWS_AHEAD(passes) ((passes) == 1 ? 2 : (passes) == 2 ? 3 : 4)
-#define ROW_GROUPS(passes) ((passes) == 1 ? 1 : 2)
+/* What is on its way at a time, as registers allow: rows, of those that a number of passes is for,
+ * and sets of columns. */
+#define ROWS_AHEAD(passes) ((passes) == 1 ? 2 : (passes) == 2 ? 5 : 4)
+#define ROW_GROUPS(passes) ((passes) == 3 ? 2 : 1)
+#define SETS_AHEAD(passes) ((passes) == 1 ? SETS : 1)
 
-/* Four columns of each set, of some rows, times the norm's weight; squares are added to sums. */
-template <int ROWS>
+/* Four columns of some sets, of some rows, times the norm's weight; squares are added to sums. */
+template <int ROWS, int N>
 static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
                                                   const struct shared &s, const float *norm,
                                                   int32_t from, int32_t first,
-                                                  float sums[SETS][ROWS]) {
-    float4 rows[SETS][ROWS], weights[SETS];
+                                                  float sums[N][ROWS]) {
+    float4 rows[N][ROWS], weights[N];
 #pragma unroll
-    for (int i = 0; i < SETS; i++) {
+    for (int i = 0; i < N; i++) {
         int32_t at = from + i * COMPUTE * 4;
         if (at >= op.hidden)
             continue;
@@ -90,7 +93,7 @@ static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
                 rows[i][m] = __ldcg((const float4 *)(op.x + (first + m) * op.hidden + at));
     }
 #pragma unroll
-    for (int i = 0; i < SETS; i++) {
+    for (int i = 0; i < N; i++) {
         int32_t at = from + i * COMPUTE * 4;
         if (at >= op.hidden)
             continue;
@@ -118,15 +121,18 @@ static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
 template <int PASSES>
 static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op,
                                                     const struct shared &s, const float *norm) {
-    constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES);
+    constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES), N = SETS_AHEAD(PASSES);
     int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
     float sums[GROUPS][SETS][ROWS] = {};
 #pragma unroll 1
     for (int32_t from = thread * 4; from < op.hidden; from += THREADS * 4)
 #pragma unroll
-        for (int g = 0; g < GROUPS; g++)
-            if (g * ROWS < op.n_rows)
-                stage_four<ROWS>(op, s, norm, from, g * ROWS, sums[g]);
+        for (int i = 0; i < SETS; i += N)
+#pragma unroll
+            for (int g = 0; g < GROUPS; g++)
+                if (g * ROWS < op.n_rows)
+                    stage_four<ROWS, N>(op, s, norm, from + i * COMPUTE * 4, g * ROWS,
+                                        &sums[g][i]);
 #pragma unroll
     for (int m = 0; m < GROUPS * ROWS; m++)
 #pragma unroll
@@ -178,199 +184,7 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
     block_sync();
 }
 
-/* ---- matrices */
-
-/* An mma has eight columns for x: the three parts of few rows share them, so that PASSES of them do
- * for as many rows as there are, 8 * PASSES / 3. What mma leaves in a lane, by pass: of output
- * lane / 4 the columns lane % 4 * 2 and the next, then of that output + 8. */
-template <int PASSES> struct sums { float at[PASSES][4]; };
-
-/* The row and part in a column of a pass. Parts of a row lie in one lane's columns, or in few: a
- * lane has two columns of each pass. */
-struct whole_column {
-    int32_t row, part;
-};
-template <int PASSES>
-static __device__ __forceinline__ struct whole_column column_of(int32_t pass, int32_t column) {
-    int32_t lane = column / 2, own = pass * 2 + column % 2;
-    if (PASSES == 3) /* two rows a lane */
-        return {column, pass};
-    if (PASSES == 2) /* a row a lane, and a part of the fifth */
-        return own < 3 ? whole_column{lane, own} : whole_column{4, min(lane, 2)};
-    if (lane == 1) /* between the lanes of the first row and the second, the last parts of both */
-        return {own, 2};
-    return {lane / 2, own};
-}
-
-/* A lane's weights of the two chunks of a group, low rows and high ones, times x. Rows of a box lie
- * in the same banks: every other row begins with the second chunk. */
-template <int PASSES>
-static __device__ __forceinline__ uint32_t multiply_group(const char *slot, int32_t lane,
-                                                          int32_t group,
-                                                          const uint4 x[2][PASSES],
-                                                          struct sums<PASSES> &sums) {
-    const char *from = slot + lane / 4 * (K_BOX_COLUMNS * 2) + group * 128;
-    bool is_odd = lane / 4 % 2 != 0;
-    int32_t first = (lane % 4 ^ group % 8 ^ (is_odd ? 4 : 0)) * 16, second = first ^ 64;
-    uint4 low[2] = {*(const uint4 *)(from + first), *(const uint4 *)(from + second)};
-    from += K_BOX_BYTES;
-    uint4 high[2] = {*(const uint4 *)(from + first), *(const uint4 *)(from + second)};
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        uint4 l = is_odd ? low[1 - i] : low[i], h = is_odd ? high[1 - i] : high[i];
-        uint32_t pairs[2][4] = {{l.x, h.x, l.y, h.y}, {l.z, h.z, l.w, h.w}};
-#pragma unroll
-        for (int p = 0; p < PASSES; p++) {
-            uint32_t both[2][2] = {{x[i][p].x, x[i][p].y}, {x[i][p].z, x[i][p].w}};
-            k_mma(sums.at[p], pairs[0], both[0]);
-            k_mma(sums.at[p], pairs[1], both[1]);
-        }
-    }
-    return low[0].x ^ low[1].x ^ high[0].x ^ high[1].x;
-}
-
-/* All rows of what a matrix is multiplied with, in parts. */
-struct x_parts {
-    const char *at;
-    int32_t n_rows, n_chunks;
-};
-
-/* Of a slot, the two chunks of one set: this lane's columns of all passes. apart: bytes of a
- * chunk. */
-template <int PASSES>
-static __device__ __forceinline__ void load_parts(const char *x, int32_t apart,
-                                                  const int32_t columns[PASSES], int32_t n_left,
-                                                  uint4 parts[2][PASSES]) {
-#pragma unroll
-    for (int i = 0; i < 2; i++)
-#pragma unroll
-        for (int p = 0; p < PASSES; p++) {
-            parts[i][p] = {0, 0, 0, 0};
-            if (i < n_left)
-                parts[i][p] = *(const uint4 *)(x + i * apart + columns[p]);
-        }
-}
-
-/* Start a warp's chunks of a slot of x on their way into shared memory. n_left: chunks from the
- * warp's first one on. */
-static __device__ __forceinline__ void start_x(char *to, const char *from, int32_t apart,
-                                               int32_t lane, int32_t n_left) {
-#pragma unroll
-    for (int j = 0; j < SETS; j++) {
-        int32_t chunk = j * WHOLE_WARPS * 2, n = min(n_left - chunk, 2) * apart;
-        for (int32_t i = lane * 16; i < n; i += 32 * 16)
-            k_fetch_start(to + chunk * apart + i, from + chunk * apart + i);
-    }
-    k_fetch_mark();
-}
-
-/* A tile's columns that this warp has. Columns without a row have another's x, and nobody reads
- * what they sum. IS_AHEAD: x lies in device memory, and each warp brings what it needs of it, some
- * slots ahead, to where x of other matrices lies. */
-template <int PASSES, bool IS_AHEAD>
-static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
-                                                     const struct shared &s,
-                                                     struct whole_turn &turn,
-                                                     const struct x_parts &all,
-                                                     struct sums<PASSES> sums[SETS]) {
-    int32_t thread = k_thread(), warp = thread / 32, lane = thread % 32;
-    int32_t apart = all.n_rows * ORDERS * COLUMN_BYTES, slot_bytes = SLOT_CHUNKS * apart;
-    int32_t columns[PASSES], n_ahead = a.at.n_x_slots - 1, own = warp * 2 * apart;
-#pragma unroll
-    for (int p = 0; p < PASSES; p++) {
-        struct whole_column column = column_of<PASSES>(p, lane / 4);
-        columns[p] = (min(column.row, all.n_rows - 1) * ORDERS + column.part) * COLUMN_BYTES +
-                     lane % 4 * 16;
-    }
-    const char *from = all.at + own;
-    char *x = s.x + own, *to = x, *end = x + a.at.n_x_slots * slot_bytes;
-    int32_t n_left = all.n_chunks - warp * 2, n_left_ahead = n_left;
-    for (int32_t i = 0; IS_AHEAD && i < n_ahead; i++) {
-        start_x(to, from, apart, lane, n_left_ahead);
-        to += slot_bytes;
-        from += slot_bytes;
-        n_left_ahead -= SLOT_CHUNKS;
-    }
-#pragma unroll 1
-    for (int32_t at = 0; at < all.n_chunks; at += SLOT_CHUNKS) {
-        uint4 parts[SETS][2][PASSES];
-        if (IS_AHEAD) {
-            start_x(to, from, apart, lane, n_left_ahead);
-            to = to + slot_bytes == end ? s.x + own : to + slot_bytes;
-            from += slot_bytes;
-            n_left_ahead -= SLOT_CHUNKS;
-            k_fetch_wait_but(n_ahead);
-            k_sync_warp();
-        }
-#pragma unroll
-        for (int j = 0; j < SETS; j++)
-            load_parts<PASSES>(x + j * WHOLE_WARPS * 2 * apart, apart, columns,
-                               n_left - j * WHOLE_WARPS * 2, parts[j]);
-        n_left -= SLOT_CHUNKS;
-        x = IS_AHEAD && x + slot_bytes == end ? s.x + own : x + slot_bytes;
-        k_turn_wait(&s.small->is_full[turn.slot], turn.parity);
-        uint32_t read = 0;
-#pragma unroll
-        for (int j = 0; j < SETS; j++)
-            read ^= multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane,
-                                           warp + j * WHOLE_WARPS, parts[j], sums[j]);
-        k_sync_warp();
-        if (lane == 0)
-            k_turn_arrive_read(&s.small->is_free[turn.slot], read, a.none);
-        whole_next(turn, a.at.n_slots);
-    }
-}
-
-/* What an output of one half sums up to in the lane's rows, and which they are. */
-struct row_sums {
-    float at[2];
-    int32_t row[2]; /* GROUP: none */
-};
-static __device__ __forceinline__ float by_size(float large, float middle, float small) {
-    return __fadd_rn(__fadd_rn(small, middle), large);
-}
-template <int PASSES>
-static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASSES> &sums,
-                                                          int half, int32_t lane) {
-    int i = half * 2, own = lane % 4;
-    const float(*at)[4] = sums.at;
-    if constexpr (PASSES == 3) {
-        return {{by_size(at[0][i], at[1][i], at[2][i]),
-                 by_size(at[0][i + 1], at[1][i + 1], at[2][i + 1])},
-                {own * 2, own * 2 + 1}};
-    } else if constexpr (PASSES == 2) {
-        float middle = __shfl_sync(0xFFFFFFFFu, at[1][i + 1], lane - own + 1);
-        float small = __shfl_sync(0xFFFFFFFFu, at[1][i + 1], lane - own + 2);
-        return {{by_size(at[0][i], at[0][i + 1], at[1][i]), by_size(at[1][i + 1], middle, small)},
-                {own, own == 0 ? 4 : GROUP}};
-    } else {
-        float first = __shfl_sync(0xFFFFFFFFu, at[0][i], lane - own + 1);
-        float second = __shfl_sync(0xFFFFFFFFu, at[0][i + 1], lane - own + 1);
-        return {{by_size(at[0][i], at[0][i + 1], own == 0 ? first : second), 0.0f},
-                {own % 2 == 0 ? own / 2 : GROUP, GROUP}};
-    }
-}
-
-/* A warp's sums of the rows that there are; they are zero afterwards. */
-template <int PASSES>
-static __device__ __forceinline__ void hand_in(struct sums<PASSES> sums[SETS], float *to,
-                                               int32_t n_rows) {
-    int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
-#pragma unroll
-    for (int j = 0; j < SETS; j++) {
-#pragma unroll
-        for (int half = 0; half < 2; half++) {
-            struct row_sums rows = rows_of<PASSES>(sums[j], half, lane);
-            int32_t out = lane / 4 + half * HALF;
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                if (rows.row[i] < n_rows)
-                    to[((warp + j * WHOLE_WARPS) * n_rows + rows.row[i]) * SUM_STRIDE + out] =
-                        rows.at[i];
-        }
-        sums[j] = {};
-    }
-}
+/* ---- ends of tiles */
 
 /* The sum of an output over the ranges, with norm and bias. */
 static __device__ __forceinline__ float output(const float *from, int32_t n_rows,
@@ -519,15 +333,15 @@ static __device__ __forceinline__ const float *norm_of(const struct shared &s, i
     return kind == WHOLE_QKV ? layer_of(s, stage).attn_norm : layer_of(s, stage).mlp_norm;
 }
 
-/* This block's tiles of a matrix. What a norm stands before goes into shared memory as a whole; of
- * the others a block has few tiles, and x comes slot by slot. */
+/* This block's tiles of a matrix. What a norm stands before goes through shared memory; of the
+ * others a block has few tiles, and x is read where it lies. */
 template <int PASSES>
 static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
                                                   const struct shared &s, struct turns &turns,
                                                   int32_t stage) {
     const struct ft_op_whole &op = a.op;
     enum whole_kind kind = whole_kind_of(a, stage);
-    bool is_ahead = kind == WHOLE_O || kind == WHOLE_DOWN;
+    bool is_direct = kind == WHOLE_O || kind == WHOLE_DOWN;
     int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_items = a.n_items[kind];
     struct tile_end end = {stage, whole_first_item(a, stage), n_rows, k_thread() / 32 * 2, 0.0f};
     struct x_parts x = {s.x, n_rows, a.n_in[kind] / CHUNK};
@@ -535,18 +349,18 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
         return;
     if (kind == WHOLE_HEAD)
         stage_picked(op, s);
-    else if (is_ahead)
+    else if (is_direct)
         x.at = (const char *)(kind == WHOLE_O ? op.attended : op.gate);
     else
         stage_normed<PASSES>(op, s, norm_of(s, stage, kind));
     struct sums<PASSES> sums[SETS] = {};
 #pragma unroll 1
     for (; end.item < n_items; end.item += gridDim.x) {
-        if (is_ahead) {
+        if (is_direct) {
             end.before = load_before(op, end.item, end.first_row);
-            multiply_tile<PASSES, true>(a, s, turns.ring, x, sums);
-        } else {
             multiply_tile<PASSES, false>(a, s, turns.ring, x, sums);
+        } else {
+            multiply_tile<PASSES, true>(a, s, turns.ring, {s.x, x.n_rows, x.n_chunks}, sums);
         }
         end_tile<PASSES>(a, s, turns.sums, sums, end);
         end.first_row = end.first_row == 0 ? (WHOLE_WARPS - 1) * 2 : end.first_row - 2;
@@ -621,8 +435,6 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
 /* ---- launching */
 
 #define SLOTS_MIN 2
-#define X_SLOTS_MIN 2 /* one in hand, and one to three ahead */
-#define X_SLOTS_MAX 4
 #define SHARED_ALIGN 128
 
 /* Most queries of a span and KV head. */
@@ -678,11 +490,8 @@ static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
     at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
     at->n_kv = n_units > n_processors ? 2 : 1;
     at->tiles = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
-    int64_t chunk_bytes = (int64_t)op->n_rows * ORDERS * COLUMN_BYTES;
-    int64_t n_chunks = op->hidden / CHUNK;
-    if (n_chunks < X_SLOTS_MIN * SLOT_CHUNKS)
-        n_chunks = X_SLOTS_MIN * SLOT_CHUNKS;
-    int32_t x_end = at->x + rounded(n_chunks * chunk_bytes);
+    int64_t x_bytes = (int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES;
+    int32_t x_end = at->x + rounded(x_bytes);
     int32_t tiles_end = at->tiles + rounded(tile_bytes * (n_tiles < TEAMS ? n_tiles : TEAMS));
     return x_end > tiles_end ? x_end : tiles_end;
 }
@@ -701,8 +510,6 @@ static bool lay_out_all(const struct ft_op_whole *op, int32_t n_processors,
     at->x += ring;
     at->kv += ring;
     at->tiles += ring;
-    int32_t n_x_slots = (SHARED_WHOLE - at->x) / (op->n_rows * ORDERS * COLUMN_BYTES * SLOT_CHUNKS);
-    at->n_x_slots = n_x_slots < X_SLOTS_MAX ? n_x_slots : X_SLOTS_MAX;
     return true;
 }
 

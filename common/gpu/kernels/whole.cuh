@@ -28,7 +28,6 @@ enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHO
 struct whole_layout {
     int32_t n_slots;
     int32_t small, angles, sums, x;
-    int32_t n_x_slots; /* of what a slot is multiplied with, from x on */
     /* For attention, where sums and x are at other times: [n_kv][BLOCKS] of kv_block_bytes, two
      * segments where a block may have more than one unit; [TEAMS] of struct tile. */
     int32_t kv, kv_block_bytes, n_kv, tiles;

@@ -35,7 +35,6 @@ struct fetch {
     void *to;
     const void *from;
     size_t bytes;
-    int32_t group; /* of its thread: marks before it */
 };
 /* A word that turns are counted in, and the turn that goes on. */
 struct turn {
@@ -53,7 +52,6 @@ struct fiber {
     dim3 thread, at;
     enum fiber_state state;
     std::vector<fetch> fetches; /* on their way */
-    int32_t n_marks;
 };
 
 /* What the lanes of a warp have put down for something that all of them do. */
@@ -407,30 +405,18 @@ void sim_turn_wait(uint64_t *word, uint32_t parity) {
 /* What was there is gone at once, what comes is there when it has been waited for. */
 static void start_copy(void *shared, const void *from, uint64_t *word) {
     memset(shared, 0xFF, 16);
-    turn_at(word).fetches.push_back({shared, from, 16, 0});
+    turn_at(word).fetches.push_back({shared, from, 16});
 }
 void sim_fetch_start(void *shared, const void *global) {
     if ((uintptr_t)shared % 16 != 0 || (uintptr_t)global % 16 != 0)
         fprintf(stderr, "sim: a fetch that is not aligned\n"), abort();
     memset(shared, 0xFF, 16);
-    sim.current->fetches.push_back({shared, global, 16, sim.current->n_marks});
+    sim.current->fetches.push_back({shared, global, 16});
 }
 void sim_fetch_wait(void) {
     for (const fetch &f : sim.current->fetches)
         memcpy(f.to, f.from, f.bytes);
     sim.current->fetches.clear();
-}
-void sim_fetch_mark(void) {
-    sim.current->n_marks++;
-}
-void sim_fetch_wait_but(int32_t n) {
-    std::vector<fetch> left;
-    for (const fetch &f : sim.current->fetches)
-        if (f.group < sim.current->n_marks - n)
-            memcpy(f.to, f.from, f.bytes);
-        else
-            left.push_back(f);
-    sim.current->fetches = left;
 }
 void sim_box_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,
                    uint64_t *word) {

@@ -45,8 +45,6 @@ float sim_shuffle(float value, int from);
 void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 void sim_fetch_start(void *shared, const void *global);
 void sim_fetch_wait(void);
-void sim_fetch_mark(void);
-void sim_fetch_wait_but(int32_t n);
 void sim_turn_setup(uint64_t *word, uint32_t n);
 void sim_turn_arrive(uint64_t *word, uint32_t bytes);
 void sim_turn_wait(uint64_t *word, uint32_t parity);

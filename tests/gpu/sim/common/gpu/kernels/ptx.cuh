@@ -23,12 +23,6 @@ static inline void k_fetch_start(void *shared, const void *global) {
 static inline void k_fetch_wait(void) {
     sim_fetch_wait();
 }
-static inline void k_fetch_mark(void) {
-    sim_fetch_mark();
-}
-static inline void k_fetch_wait_but(int32_t n) {
-    sim_fetch_wait_but(n);
-}
 static inline void k_turn_setup(uint64_t *word, uint32_t n) {
     sim_turn_setup(word, n);
 }

@@ -1,0 +1,172 @@
+/* whole_multiply: products within the whole step's kernel: a tile's weights from the ring times all
+ * rows of x, and a warp's sums of them.
+ * Owns:    nothing.
+ * Runs in: nvcc's files only.
+ * Never:   sums up in another order than linear.cu. */
+#ifndef FT_GPU_KERNELS_WHOLE_MULTIPLY_CUH
+#define FT_GPU_KERNELS_WHOLE_MULTIPLY_CUH
+
+#include "common/gpu/kernels/whole.cuh"
+
+/* An mma has eight columns for x: the three parts of few rows share them, so that PASSES of them do
+ * for as many rows as there are, 8 * PASSES / 3. What mma leaves in a lane, by pass: of output
+ * lane / 4 the columns lane % 4 * 2 and the next, then of that output + 8. */
+template <int PASSES> struct sums { float at[PASSES][4]; };
+
+/* The row and part in a column of a pass. Parts of a row lie in one lane's columns, or in few: a
+ * lane has two columns of each pass. */
+struct whole_column {
+    int32_t row, part;
+};
+template <int PASSES>
+static __device__ __forceinline__ struct whole_column column_of(int32_t pass, int32_t column) {
+    int32_t lane = column / 2, own = pass * 2 + column % 2;
+    if (PASSES == 3) /* two rows a lane */
+        return {column, pass};
+    if (PASSES == 2) /* a row a lane, and a part of the fifth */
+        return own < 3 ? whole_column{lane, own} : whole_column{4, min(lane, 2)};
+    if (lane == 1) /* between the lanes of the first row and the second, the last parts of both */
+        return {own, 2};
+    return {lane / 2, own};
+}
+
+/* A lane's weights of the two chunks of a group, low rows and high ones, times x. Rows of a box lie
+ * in the same banks: every other row begins with the second chunk. */
+template <int PASSES>
+static __device__ __forceinline__ uint32_t multiply_group(const char *slot, int32_t lane,
+                                                          int32_t group,
+                                                          const uint4 x[2][PASSES],
+                                                          struct sums<PASSES> &sums) {
+    const char *from = slot + lane / 4 * (K_BOX_COLUMNS * 2) + group * 128;
+    bool is_odd = lane / 4 % 2 != 0;
+    int32_t first = (lane % 4 ^ group % 8 ^ (is_odd ? 4 : 0)) * 16, second = first ^ 64;
+    uint4 low[2] = {*(const uint4 *)(from + first), *(const uint4 *)(from + second)};
+    from += K_BOX_BYTES;
+    uint4 high[2] = {*(const uint4 *)(from + first), *(const uint4 *)(from + second)};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        uint4 l = is_odd ? low[1 - i] : low[i], h = is_odd ? high[1 - i] : high[i];
+        uint32_t pairs[2][4] = {{l.x, h.x, l.y, h.y}, {l.z, h.z, l.w, h.w}};
+#pragma unroll
+        for (int p = 0; p < PASSES; p++) {
+            uint32_t both[2][2] = {{x[i][p].x, x[i][p].y}, {x[i][p].z, x[i][p].w}};
+            k_mma(sums.at[p], pairs[0], both[0]);
+            k_mma(sums.at[p], pairs[1], both[1]);
+        }
+    }
+    return low[0].x ^ low[1].x ^ high[0].x ^ high[1].x;
+}
+
+/* All rows of what a matrix is multiplied with, in parts. */
+struct x_parts {
+    const char *at;
+    int32_t n_rows, n_chunks;
+};
+
+/* Of a slot, the two chunks of one set: this lane's columns of all passes. apart: bytes of a
+ * chunk. */
+template <int PASSES, bool IS_SHARED>
+static __device__ __forceinline__ void load_parts(const char *x, int32_t apart,
+                                                  const int32_t columns[PASSES], int32_t n_left,
+                                                  uint4 parts[2][PASSES]) {
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+#pragma unroll
+        for (int p = 0; p < PASSES; p++) {
+            const uint4 *from = (const uint4 *)(x + i * apart + columns[p]);
+            parts[i][p] = {0, 0, 0, 0};
+            if (i < n_left)
+                parts[i][p] = IS_SHARED ? *from : __ldcg(from);
+        }
+}
+
+/* A tile's columns that this warp has. Columns without a row have another's x, and nobody reads
+ * what they sum. */
+template <int PASSES, bool IS_SHARED>
+static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
+                                                     const struct shared &s,
+                                                     struct whole_turn &turn,
+                                                     const struct x_parts &all,
+                                                     struct sums<PASSES> sums[SETS]) {
+    int32_t thread = k_thread(), warp = thread / 32, lane = thread % 32;
+    int32_t apart = all.n_rows * ORDERS * COLUMN_BYTES, columns[PASSES];
+#pragma unroll
+    for (int p = 0; p < PASSES; p++) {
+        struct whole_column own = column_of<PASSES>(p, lane / 4);
+        columns[p] = (min(own.row, all.n_rows - 1) * ORDERS + own.part) * COLUMN_BYTES;
+    }
+    const char *x = all.at + warp * 2 * apart + lane % 4 * 16;
+#pragma unroll 1
+    for (int32_t at = 0; at < all.n_chunks; at += SLOT_CHUNKS) {
+        uint4 parts[SETS][2][PASSES];
+        int32_t n_left = all.n_chunks - at - warp * 2;
+#pragma unroll
+        for (int j = 0; j < SETS; j++)
+            load_parts<PASSES, IS_SHARED>(x + j * WHOLE_WARPS * 2 * apart, apart, columns,
+                                          n_left - j * WHOLE_WARPS * 2, parts[j]);
+        k_turn_wait(&s.small->is_full[turn.slot], turn.parity);
+        uint32_t read = 0;
+#pragma unroll
+        for (int j = 0; j < SETS; j++)
+            read ^= multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane,
+                                           warp + j * WHOLE_WARPS, parts[j], sums[j]);
+        k_sync_warp();
+        if (lane == 0)
+            k_turn_arrive_read(&s.small->is_free[turn.slot], read, a.none);
+        whole_next(turn, a.at.n_slots);
+        x += SLOT_CHUNKS * apart;
+    }
+}
+
+/* What an output of one half sums up to in the lane's rows, and which they are. */
+struct row_sums {
+    float at[2];
+    int32_t row[2]; /* GROUP: none */
+};
+static __device__ __forceinline__ float by_size(float large, float middle, float small) {
+    return __fadd_rn(__fadd_rn(small, middle), large);
+}
+template <int PASSES>
+static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASSES> &sums,
+                                                          int half, int32_t lane) {
+    int i = half * 2, own = lane % 4;
+    const float(*at)[4] = sums.at;
+    if constexpr (PASSES == 3) {
+        return {{by_size(at[0][i], at[1][i], at[2][i]),
+                 by_size(at[0][i + 1], at[1][i + 1], at[2][i + 1])},
+                {own * 2, own * 2 + 1}};
+    } else if constexpr (PASSES == 2) {
+        float middle = __shfl_sync(0xFFFFFFFFu, at[1][i + 1], lane - own + 1);
+        float small = __shfl_sync(0xFFFFFFFFu, at[1][i + 1], lane - own + 2);
+        return {{by_size(at[0][i], at[0][i + 1], at[1][i]), by_size(at[1][i + 1], middle, small)},
+                {own, own == 0 ? 4 : GROUP}};
+    } else {
+        float first = __shfl_sync(0xFFFFFFFFu, at[0][i], lane - own + 1);
+        float second = __shfl_sync(0xFFFFFFFFu, at[0][i + 1], lane - own + 1);
+        return {{by_size(at[0][i], at[0][i + 1], own == 0 ? first : second), 0.0f},
+                {own % 2 == 0 ? own / 2 : GROUP, GROUP}};
+    }
+}
+
+/* A warp's sums of the rows that there are; they are zero afterwards. */
+template <int PASSES>
+static __device__ __forceinline__ void hand_in(struct sums<PASSES> sums[SETS], float *to,
+                                               int32_t n_rows) {
+    int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
+#pragma unroll
+    for (int j = 0; j < SETS; j++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            struct row_sums rows = rows_of<PASSES>(sums[j], half, lane);
+            int32_t out = lane / 4 + half * HALF;
+#pragma unroll
+            for (int i = 0; i < 2; i++)
+                if (rows.row[i] < n_rows)
+                    to[((warp + j * WHOLE_WARPS) * n_rows + rows.row[i]) * SUM_STRIDE + out] =
+                        rows.at[i];
+        }
+        sums[j] = {};
+    }
+}
+
+#endif
