@@ -30,15 +30,19 @@ export CK_DEFAULT_TIMEOUT=${CK_DEFAULT_TIMEOUT:-600}
 for suite in $kernels; do # 77, skipped, is a failure here: this host was said to have a GPU
   "$build/tests/$suite"
 done
-# Grids that wait for their own blocks, of two processes: as they are, and through MPS.
-"$build/bin/stress_whole" 20
+# Grids that wait for their own blocks, of some processes: as they are, and through MPS.
+stress() {
+  "$build/bin/stress_whole" 15 1,5 && "$build/bin/stress_whole" 10 8,3,2 &&
+    FORETOKEN_STRESS=seldom "$build/bin/stress_whole" 10 5,6
+}
+stress
 if command -v nvidia-cuda-mps-control >/dev/null; then
   (
     CUDA_MPS_PIPE_DIRECTORY=$(mktemp -d)
     export CUDA_MPS_PIPE_DIRECTORY CUDA_MPS_LOG_DIRECTORY=$CUDA_MPS_PIPE_DIRECTORY
     nvidia-cuda-mps-control -d
     status=0
-    "$build/bin/stress_whole" 20 || status=$?
+    stress || status=$?
     echo quit | nvidia-cuda-mps-control
     exit $status
   )
