@@ -46,7 +46,7 @@ static __global__ void __launch_bounds__(TEAM)
     k_wait();
     if (n <= 0)
         return;
-    load_tile<true>(op, piece, kv_head, first, t);
+    load_tile(op, piece, kv_head, first, t);
     int32_t width = D > 1 || s.padded > 64 ? TEAM : s.padded > 32 ? 64 : 32;
     float sums[Q][D] = {};
     struct softmax state[Q];

@@ -214,28 +214,29 @@ static __device__ __forceinline__ void add_values(const struct source &s, struct
     }
 }
 
-template <bool ALONE, int Q, int DIM>
+/* For a team that is the block. */
+template <int Q, int DIM>
 static __device__ __forceinline__ void load_tile(const struct ft_op_attention &op,
                                                  const struct ft_span &piece, int32_t kv_head,
                                                  int32_t first, struct tile<Q, DIM> &t) {
     int32_t dim = op.kv.head_dim, padded = (int32_t)ft_kv_padded_dim(dim);
     int32_t group = op.n_heads / op.kv.n_heads;
-    if (team_thread<ALONE>() < Q) {
-        int32_t i = first + team_thread<ALONE>(), row = i / group;
+    if (threadIdx.x < Q) {
+        int32_t i = first + threadIdx.x, row = i / group;
         bool is_there = row < piece.n_rows;
         int32_t high = piece.position + row;
-        t.high[team_thread<ALONE>()] = is_there ? high : -1;
-        t.low[team_thread<ALONE>()] = is_there ? lowest(op, high) : 0;
-        t.at[team_thread<ALONE>()] =
+        t.high[threadIdx.x] = is_there ? high : -1;
+        t.low[threadIdx.x] = is_there ? lowest(op, high) : 0;
+        t.at[threadIdx.x] =
             (int64_t)(piece.row + row) * op.n_heads + kv_head * group + i % group;
     }
-    team_sync<ALONE>();
-    for (int32_t i = team_thread<ALONE>(); i < Q * padded; i += TEAM) {
+    __syncthreads();
+    for (int32_t i = threadIdx.x; i < Q * padded; i += TEAM) {
         int32_t query = i / padded, d = i % padded;
         bool is_there = t.high[query] >= 0 && d < dim;
         t.q[query][d] = is_there ? __ldcg(op.q + t.at[query] * dim + d) : 0.0f;
     }
-    team_sync<ALONE>();
+    __syncthreads();
 }
 
 #endif
