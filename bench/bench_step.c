@@ -28,7 +28,7 @@ static const struct ft_param rows[] = {
 static const struct ft_param_table table = {rows, sizeof rows / sizeof rows[0]};
 
 #define ROUNDS_MAX 10000
-#define ROWS_MAX 16
+#define ROWS_MAX 64
 
 struct bench {
     struct ft_model *model;
@@ -119,7 +119,7 @@ static void time_step(struct bench *bench, int32_t start, int32_t n_tokens, int3
         timing->ns[timing->n++] = ft_clock_now_ns() - begin_ns;
 }
 
-static const int32_t heights[] = {1, 2, 4, 5, 6, 8, 16};
+static const int32_t heights[] = {1, 2, 4, 5, 8, 16, 32, 64};
 #define N_HEIGHTS (sizeof heights / sizeof heights[0])
 static const int32_t contexts[] = {64, 500};
 #define N_CONTEXTS (sizeof contexts / sizeof contexts[0])

@@ -30,7 +30,7 @@ if(FT_HOST_CXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT FORETOK
   set(sim ${CMAKE_CURRENT_SOURCE_DIR}/gpu/sim)
   set(kernels ${PROJECT_SOURCE_DIR}/common/gpu/kernels)
   set(sim_objects)
-  foreach(source ${kernels}/linear.cu ${kernels}/attention.cu ${kernels}/rows.cu
+  foreach(source ${kernels}/linear.cu ${kernels}/linear_many.cu ${kernels}/attention.cu ${kernels}/rows.cu
                  ${kernels}/whole.cu ${sim}/sim.cpp)
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.sim.o)

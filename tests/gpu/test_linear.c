@@ -8,7 +8,7 @@
 #include "gpu/twin.h"
 #include "unit/ops_reference.h"
 
-#define ROWS_MAX 40
+#define ROWS_MAX 72 /* more than any kernel has in one group */
 #define GUARD 1234.5f
 
 struct linear_case {
@@ -142,8 +142,9 @@ static void check_case(struct twin *twin, const struct linear_case *c, uint64_t 
 }
 
 static const int32_t shapes[][2] = {{1, 7},   {33, 4},    {8, 16},    {40, 38},   {256, 21},
-                                    {264, 5}, {1024, 48}, {2048, 17}, {2056, 130}};
-static const int32_t heights[] = {1, 2, 5, 8, 9, 16, 17, ROWS_MAX};
+                                    {264, 5}, {1024, 48}, {2048, 17}, {2056, 130},
+                                    {640, 150}, {3136, 133}};
+static const int32_t heights[] = {1, 2, 5, 8, 9, 16, 17, 40, ROWS_MAX};
 #define N_SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 #define N_HEIGHTS ((int)(sizeof heights / sizeof heights[0]))
 

@@ -206,7 +206,7 @@ struct whole_model *whole_model_create(const struct whole_shape *shape, int32_t 
     m->target = (struct k_target){.n_processors = n_processors,
                                   .scratch = take(m, SCRATCH_BYTES),
                                   .scratch_bytes = SCRATCH_BYTES};
-    must(k_linear_setup(), "k_linear_setup");
+    must(k_linear_setup(&m->target), "k_linear_setup");
     must(k_whole_setup(), "k_whole_setup");
     whole_model_clear(m);
     return m;

@@ -147,7 +147,7 @@ static cudaError_t take_resources(struct cuda_device *cuda, const struct ft_devi
     if (error == cudaSuccess)
         error = cudaStreamCreateWithFlags(&cuda->target.stream, cudaStreamNonBlocking);
     if (error == cudaSuccess)
-        error = k_linear_setup();
+        error = k_linear_setup(&cuda->target);
     if (error == cudaSuccess)
         error = k_choose_setup();
     for (int i = 0; i < N_PINNED && error == cudaSuccess; i++) {

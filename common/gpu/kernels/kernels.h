@@ -19,12 +19,13 @@ extern "C" {
 struct k_target {
     cudaStream_t stream;
     int32_t n_processors;
+    int32_t n_clusters; /* of linear_many.cu, at the same time; k_linear_setup finds out */
     float *scratch; /* dev; of one operation at a time, which the stream's order sees to */
     size_t scratch_bytes;
 };
 
 /* Once per process and GPU, before the first launch. */
-cudaError_t k_linear_setup(void);
+cudaError_t k_linear_setup(struct k_target *on);
 cudaError_t k_choose_setup(void);
 
 cudaError_t k_gather(const struct k_target *on, const struct ft_op_gather *op);

@@ -5,9 +5,9 @@
  *
  * The order of a sum follows from n_in alone: the columns, in pairs of chunks of 32, are dealt out
  * to sixteen warps; each has a chain of mma from zero for products of like size; the three are
- * added, then the warps' sums in order. So the bits of an output depend neither on the rows beside
- * it nor on how tiles are dealt out. A norm's scale is one factor of a whole row, which the sums
- * are multiplied with at the end. */
+ * added, then the warps' sums, four by four in order. So the bits of an output depend neither on
+ * the rows beside it nor on how tiles are dealt out. A norm's scale is one factor of a whole row,
+ * which the sums are multiplied with at the end. */
 #include <cuda_fp16.h>
 
 #include "common/gpu/kernels/launch.cuh"
@@ -148,16 +148,7 @@ static __device__ __forceinline__ void stage(const struct linear_args &a, float 
         for (int32_t at = threadIdx.x * 4; at < n_padded; at += THREADS * 4) {
             float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             if (at < a.op.n_in)
-                v = __ldcg((const float4 *)(x + at));
-            if (a.op.norm != NULL && at < a.op.n_in) {
-                float4 w = __ldg((const float4 *)(a.op.norm + at));
-                sum = __fmaf_rn(v.x, v.x, sum);
-                sum = __fmaf_rn(v.y, v.y, sum);
-                sum = __fmaf_rn(v.z, v.z, sum);
-                sum = __fmaf_rn(v.w, v.w, sum);
-                v = make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z),
-                                __fmul_rn(v.w, w.w));
-            }
+                v = weigh_four(x, a.op.norm, at, sum);
             *(float4 *)(to + m * a.x_stride + at) = v;
         }
         if (a.op.norm != NULL) {
@@ -240,10 +231,7 @@ template <int T, int G>
 static __device__ __forceinline__ float output(const struct linear_args &a, const float *sums,
                                                float scale, int t, int32_t row, const float *bias) {
     const float *from = sums + (t * WARPS * GROUP * G + row) * SUM_STRIDE;
-    float sum = from[0];
-#pragma unroll
-    for (int w = 1; w < WARPS; w++)
-        sum = __fadd_rn(sum, from[w * GROUP * G * SUM_STRIDE]);
+    float sum = add_slices(from, GROUP * G * SUM_STRIDE);
     if (a.op.norm != NULL)
         sum = __fmul_rn(sum, scale);
     return bias == NULL ? sum : __fadd_rn(sum, *bias);
@@ -413,6 +401,12 @@ static cudaError_t launch_format(const struct k_target *on, struct linear_args *
     return is_pair ? launch<ELEM, 2, 1>(on, args) : launch<ELEM, 1, 1>(on, args);
 }
 
+/* Rows that a block holds at a time, at most: more would read the weights again. */
+static int32_t few_rows(const struct ft_op_linear *op) {
+    int64_t row_bytes = ((int64_t)k_ceil_div(op->n_in, CHUNK) * CHUNK + X_PAD) * sizeof(float);
+    return (int32_t)(SHARED_MAX / row_bytes < GROUP ? SHARED_MAX / row_bytes : GROUP);
+}
+
 extern "C" cudaError_t k_linear(const struct k_target *on, const struct ft_op_linear *op) {
     struct linear_args args = {*op, 0, 0, 0, {0}};
     bool is_aligned = op->n_in % 8 == 0 && (uintptr_t)op->x % 16 == 0;
@@ -426,6 +420,8 @@ extern "C" cudaError_t k_linear(const struct k_target *on, const struct ft_op_li
         args.first_tile[p] = INT32_MAX;
     if (!is_aligned)
         return launch_any(on, &args);
+    if (op->n_rows > few_rows(op) && k_linear_many_does(on, op))
+        return k_linear_many(on, op);
     if (op->parts[0].elem == FT_ELEM_F32)
         return launch_format<FT_ELEM_F32>(on, &args);
     if (op->parts[0].elem == FT_ELEM_F16)
@@ -442,9 +438,11 @@ template <int ELEM> static cudaError_t allow_format(void) {
     return error == cudaSuccess ? allow<ELEM, 2>() : error;
 }
 
-extern "C" cudaError_t k_linear_setup(void) {
+extern "C" cudaError_t k_linear_setup(struct k_target *on) {
     cudaError_t error = allow_format<FT_ELEM_BF16>();
     if (error == cudaSuccess)
         error = allow_format<FT_ELEM_F16>();
-    return error == cudaSuccess ? allow_format<FT_ELEM_F32>() : error;
+    if (error == cudaSuccess)
+        error = allow_format<FT_ELEM_F32>();
+    return error == cudaSuccess ? k_linear_many_setup(on) : error;
 }

@@ -5,9 +5,11 @@
 #ifndef FT_GPU_KERNELS_LINEAR_CUH
 #define FT_GPU_KERNELS_LINEAR_CUH
 
+#include "common/gpu/kernels/launch.cuh"
 #include "common/gpu/kernels/ptx.cuh"
 
-#define WARPS 16 /* each has every sixteenth pair of chunks of the columns */
+#define WARPS 16 /* slices of the columns: each is every sixteenth pair of chunks */
+#define SLICES 4 /* whose sums are added up before those of others */
 #define THREADS (32 * WARPS)
 #define CHUNK 32      /* columns: a lane's eight, four lanes side by side */
 #define TILE 16       /* outputs of an mma */
@@ -22,6 +24,20 @@ static __device__ __forceinline__ int32_t chunk_of(int32_t warp, int32_t i) {
 }
 static __device__ __forceinline__ int32_t chunks_of(int32_t warp, int32_t n) {
     return n / (2 * WARPS) * 2 + min(max(n % (2 * WARPS) - 2 * warp, 0), 2);
+}
+
+/* An output from the sums of its slices, which lie apart floats from one another. */
+static __device__ __forceinline__ float add_slices(const float *sums, int32_t apart) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int g = 0; g < WARPS; g += SLICES) {
+        float part = sums[g * apart];
+#pragma unroll
+        for (int i = 1; i < SLICES; i++)
+            part = __fadd_rn(part, sums[(g + i) * apart]);
+        sum = g == 0 ? part : __fadd_rn(sum, part);
+    }
+    return sum;
 }
 
 static __device__ __forceinline__ uint32_t top_halves(float a, float b) {
@@ -75,5 +91,25 @@ static __device__ __forceinline__ void load_x(const float *from, bool is_there,
 static __device__ __forceinline__ float silu(float x) {
     return x / (1.0f + expf(-x));
 }
+
+/* Four numbers of a row of x, times the norm where there is one; their squares join a sum. */
+static __device__ __forceinline__ float4 weigh_four(const float *x, const float *norm, int32_t at,
+                                                    float &squares) {
+    float4 v = __ldcg((const float4 *)(x + at));
+    if (norm == NULL)
+        return v;
+    float4 w = __ldg((const float4 *)(norm + at));
+    squares = __fmaf_rn(v.x, v.x, squares);
+    squares = __fmaf_rn(v.y, v.y, squares);
+    squares = __fmaf_rn(v.z, v.z, squares);
+    squares = __fmaf_rn(v.w, v.w, squares);
+    return make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z),
+                       __fmul_rn(v.w, w.w));
+}
+
+/* Many rows at a time, in linear_many.cu. false: not of this shape. */
+bool k_linear_many_does(const struct k_target *on, const struct ft_op_linear *op);
+cudaError_t k_linear_many(const struct k_target *on, const struct ft_op_linear *op);
+cudaError_t k_linear_many_setup(struct k_target *on); /* sets n_clusters */
 
 #endif

@@ -99,6 +99,11 @@ static __device__ __forceinline__ uint64_t k_policy_once(void) {
     asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
     return policy;
 }
+static __device__ __forceinline__ uint64_t k_policy_usual(void) {
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+    return policy;
+}
 /* Start a box of a matrix on its way into shared memory, by a unit of its own: eight rows of
  * sixteen groups of 64 columns, [8][16][64] of bf16, zero where the matrix has none. The eight
  * vectors of a group lie in the order number xor (group % 8). */
@@ -113,6 +118,27 @@ static __device__ __forceinline__ void k_box_start(void *shared, const struct ft
                      (uint32_t)__cvta_generic_to_shared(shared)),
                  "l"(map), "r"(0), "r"(column / 64), "r"(row),
                  "r"((uint32_t)__cvta_generic_to_shared(word)), "l"(policy)
+                 : "memory");
+}
+/* The same for N chunks of 32 columns of 64 rows, one after the other: [N][64][32] of bf16. The
+ * four vectors of a row lie in the order number xor (row / 2 % 4). */
+template <int N>
+static __device__ __forceinline__ void k_chunks_start(void *shared, const struct ft_whole_map *map,
+                                                      int32_t row, int32_t column, uint64_t *word,
+                                                      uint64_t policy) {
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+                 ".L2::cache_hint [%0], [%1, {%2, %3, %4}], [%5], %6;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(map), "r"(0), "r"(row), "r"(column / 32),
+                 "r"((uint32_t)__cvta_generic_to_shared(word)), "l"(policy)
+                 : "memory");
+}
+/* The same for bytes that lie together, a multiple of 16 as both addresses are. */
+static __device__ __forceinline__ void k_bulk_start(void *shared, const void *global,
+                                                    uint32_t bytes, uint64_t *word) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 " [%0], [%1], %2, [%3];" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(global), "r"(bytes), "r"((uint32_t)__cvta_generic_to_shared(word))
                  : "memory");
 }
 /* threadIdx.x, asked anew: what is worked out from it is not kept in registers from elsewhere. */
@@ -137,6 +163,31 @@ static __device__ __forceinline__ void k_sync_warp(void) {
 /* A barrier of n threads of the block; number 0 is __syncthreads' own. */
 static __device__ __forceinline__ void k_sync_some(int32_t number, int32_t n) {
     asm volatile("bar.sync %0, %1;" ::"r"(number), "r"(n) : "memory");
+}
+
+/* This block's number in its cluster; a barrier of all the cluster's threads in two halves; and two
+ * numbers into another block's memory, at the place that own has in this one's, 8-byte aligned:
+ * eight of the bytes that the turn of the word there has been told to expect. */
+static __device__ __forceinline__ uint32_t k_cluster_rank(void) {
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+static __device__ __forceinline__ void k_cluster_arrive(void) {
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void k_cluster_wait(void) {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void k_store_there(float *own, uint32_t rank, float first,
+                                                     float second, uint64_t *word) {
+    asm volatile("{\n\t.reg .u32 there, word;\n\t"
+                 "mapa.shared::cluster.u32 there, %0, %2;\n\t"
+                 "mapa.shared::cluster.u32 word, %1, %2;\n\t"
+                 "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, "
+                 "[word];\n\t}" ::"r"((uint32_t)__cvta_generic_to_shared(own)),
+                 "r"((uint32_t)__cvta_generic_to_shared(word)), "r"(rank), "f"(first), "f"(second)
+                 : "memory");
 }
 
 /* Words that blocks tell each other by. What a thread wrote before k_tell is seen by who reads it

@@ -189,10 +189,7 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
 /* The sum of an output over the ranges, with norm and bias. */
 static __device__ __forceinline__ float output(const float *from, int32_t n_rows,
                                                const float *scale, const float *bias) {
-    float sum = from[0];
-#pragma unroll
-    for (int w = 1; w < WARPS; w++)
-        sum = __fadd_rn(sum, from[w * n_rows * SUM_STRIDE]);
+    float sum = add_slices(from, n_rows * SUM_STRIDE);
     if (scale != NULL)
         sum = __fmul_rn(sum, *scale);
     return bias == NULL ? sum : __fadd_rn(sum, *bias);

@@ -81,7 +81,7 @@ static enum ft_code sim_open(struct ft_device **out, const char *variant,
     sim->device.kind = &ft_cuda_device;
     sim->target = (struct k_target){
         .n_processors = N_PROCESSORS, .scratch = scratch, .scratch_bytes = SCRATCH_BYTES};
-    note(&sim->device, k_linear_setup());
+    note(&sim->device, k_linear_setup(&sim->target));
     *out = &sim->device;
     return FT_OK;
 }

@@ -31,6 +31,11 @@ struct args {
 typedef void (*kernel_fn)(struct args);
 
 struct block;
+/* Blocks that run together and write into each other's memory. */
+struct cluster {
+    std::vector<block *> blocks; /* NULL: has ended */
+    uint32_t n_arrived, n_over;  /* threads at the barrier; barriers before it */
+};
 struct fetch {
     void *to;
     const void *from;
@@ -52,6 +57,7 @@ struct fiber {
     dim3 thread, at;
     enum fiber_state state;
     std::vector<fetch> fetches; /* on their way */
+    uint32_t n_arrived;         /* at barriers of the cluster */
 };
 
 /* What the lanes of a warp have put down for something that all of them do. */
@@ -72,7 +78,7 @@ struct launch {
     struct args args;
     dim3 grid, block;
     size_t shared_bytes;
-    uint32_t next_block, n_blocks;
+    uint32_t next_block, n_blocks, n_cluster;
 };
 
 struct block {
@@ -82,6 +88,8 @@ struct block {
     barrier barriers[BARRIERS];
     char *shared;
     uint32_t n_done;
+    std::shared_ptr<cluster> beside;
+    uint32_t rank; /* in it */
     uint32_t slow; /* a warp that seldom gets on, or none of them */
     std::map<const uint64_t *, turn> turns;
 };
@@ -161,8 +169,11 @@ static void start_fiber(fiber &f) {
     f.state = READY;
 }
 
-static std::unique_ptr<block> start_block(launch *of) {
+static std::unique_ptr<block> start_block(launch *of, const std::shared_ptr<cluster> &beside) {
     std::unique_ptr<block> b(new block());
+    b->beside = beside;
+    b->rank = (uint32_t)beside->blocks.size();
+    beside->blocks.push_back(b.get());
     uint32_t at = of->next_block++, n = of->block.x;
     b->launch = of;
     b->fibers.resize(n);
@@ -187,6 +198,7 @@ static void end_block(block &b) {
             fprintf(stderr, "sim: a thread ended with fetches on their way\n"), abort();
         sim.stacks.push_back(f.stack);
     }
+    b.beside->blocks[b.rank] = NULL;
     for (const auto &word : b.turns)
         if (!word.second.fetches.empty())
             fprintf(stderr, "sim: a block ended with copies on their way\n"), abort();
@@ -224,7 +236,9 @@ static struct sim_result run(std::vector<launch *> launches, int32_t n_places) {
     for (;;) {
         while ((int32_t)blocks.size() < n_places && !launches.empty()) {
             size_t which = draw() % launches.size();
-            blocks.push_back(start_block(launches[which]));
+            std::shared_ptr<cluster> beside(new cluster());
+            for (uint32_t i = 0; i < launches[which]->n_cluster; i++)
+                blocks.push_back(start_block(launches[which], beside));
             if (launches[which]->next_block == launches[which]->n_blocks)
                 launches.erase(launches.begin() + (long)which);
         }
@@ -418,23 +432,71 @@ void sim_fetch_wait(void) {
         memcpy(f.to, f.from, f.bytes);
     sim.current->fetches.clear();
 }
+uint32_t sim_cluster_rank(void) {
+    return sim.current->block->rank;
+}
+void sim_cluster_arrive(void) {
+    struct cluster &c = *sim.current->block->beside;
+    if (sim.current->n_arrived++ != c.n_over)
+        fprintf(stderr, "sim: a thread came to the next barrier of a cluster too early\n"), abort();
+    c.n_arrived++;
+    if (c.n_arrived == c.blocks.size() * sim.current->block->fibers.size()) {
+        c.n_arrived = 0;
+        c.n_over++;
+        progress();
+    }
+}
+void sim_cluster_wait(void) {
+    while (sim.current->block->beside->n_over < sim.current->n_arrived)
+        sim_relax();
+}
+void sim_store_there(float *own, uint32_t rank, const void *from, size_t bytes, uint64_t *word) {
+    struct block &b = *sim.current->block, *to = b.beside->blocks[rank];
+    ptrdiff_t at = (char *)own - b.shared, word_at = (char *)word - b.shared;
+    if (at < 0 || at + (ptrdiff_t)bytes > SHARED_BYTES || at % (ptrdiff_t)bytes != 0 || to == NULL)
+        fprintf(stderr, "sim: a store into a block that is not there\n"), abort();
+    auto found = to->turns.find((uint64_t *)(to->shared + word_at));
+    if (found == to->turns.end())
+        fprintf(stderr, "sim: a word of another block that was not set up\n"), abort();
+    memcpy(to->shared + at, from, bytes);
+    found->second.bytes -= (int64_t)bytes;
+    end_turn(found->second);
+}
+void sim_bulk_start(void *shared, const void *global, uint32_t bytes, uint64_t *word) {
+    if ((uintptr_t)shared % 16 != 0 || (uintptr_t)global % 16 != 0 || bytes % 16 != 0)
+        fprintf(stderr, "sim: a copy that is not aligned\n"), abort();
+    for (uint32_t i = 0; i < bytes; i += 16)
+        start_copy((char *)shared + i, (const char *)global + i, word);
+    turn_at(word).bytes -= bytes;
+}
+/* Vectors of a matrix that a map describes; zero past its ends. */
+static const void *vector_of(const struct ft_whole_map *map, int32_t row, int32_t column) {
+    static const uint4 zero = {};
+    int32_t n_out = (int32_t)map->words[1], n_in = (int32_t)map->words[2];
+    return row < n_out && column < n_in
+               ? (const char *)map->words[0] + ((int64_t)row * n_in + column) * 2
+               : (const char *)&zero;
+}
+void sim_chunks_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,
+                      int32_t n, uint64_t *word) {
+    if ((uintptr_t)shared % 512 != 0 || column % 32 != 0 || map->words[3] != (uint64_t)n)
+        fprintf(stderr, "sim: chunks that are not aligned, or not those of the map\n"), abort();
+    for (int32_t c = 0; c < n; c++)
+        for (int32_t r = 0; r < 64; r++)
+            for (int32_t i = 0; i < 4; i++)
+                start_copy((char *)shared + (c * 64 + r) * 64 + (i ^ r / 2 % 4) * 16,
+                           vector_of(map, row + r, column + c * 32 + i * 8), word);
+    turn_at(word).bytes -= n * 64 * 64;
+}
 void sim_box_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,
                    uint64_t *word) {
-    static const uint4 zero = {};
-    const char *base = (const char *)map->words[0];
-    int32_t n_out = (int32_t)map->words[1], n_in = (int32_t)map->words[2];
     if ((uintptr_t)shared % 1024 != 0 || column % 64 != 0)
         fprintf(stderr, "sim: a box that is not aligned\n"), abort();
     for (int32_t group = 0; group < 16; group++)
         for (int32_t r = 0; r < 8; r++)
-            for (int32_t i = 0; i < 8; i++) {
-                int32_t c = column + group * 64 + i * 8;
-                bool is_there = row + r < n_out && c < n_in;
+            for (int32_t i = 0; i < 8; i++)
                 start_copy((char *)shared + (r * 16 + group) * 128 + (i ^ group % 8) * 16,
-                           is_there ? base + ((int64_t)(row + r) * n_in + c) * 2
-                                    : (const char *)&zero,
-                           word);
-            }
+                           vector_of(map, row + r, column + group * 64 + i * 8), word);
     turn_at(word).bytes -= 16 * 8 * 128;
 }
 
@@ -447,6 +509,15 @@ cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_o
     return cudaSuccess;
 }
 
+cudaError_t k_map_make_chunks(struct ft_whole_map *map, const void *weight, int32_t n_out,
+                              int32_t n_in, int32_t box_rows, int32_t n_chunks) {
+    if (box_rows != 64)
+        return cudaErrorInvalidValue;
+    cudaError_t error = k_map_make(map, weight, n_out, n_in);
+    map->words[3] = (uint64_t)n_chunks;
+    return error;
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args) {
     launch l = {};
     l.kernel = (kernel_fn)kernel;
@@ -455,14 +526,19 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
     l.block = config->blockDim;
     l.shared_bytes = config->dynamicSmemBytes;
     l.n_blocks = l.grid.x * l.grid.y * l.grid.z;
-    if (l.shared_bytes > SHARED_BYTES || l.n_blocks == 0 || l.block.x == 0)
+    l.n_cluster = 1;
+    for (unsigned i = 0; i < config->numAttrs; i++)
+        if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            l.n_cluster = config->attrs[i].val.clusterDim.x;
+    if (l.shared_bytes > SHARED_BYTES || l.n_cluster == 0 || l.grid.x % l.n_cluster != 0 || l.n_blocks == 0 || l.block.x == 0)
         return cudaErrorInvalidValue;
     sim.held.push_back(l);
     if (sim.is_holding)
         return cudaSuccess;
     /* a kernel with static shared memory may have one block at a time, one with a ring has all */
     std::vector<launch *> one = {&sim.held.back()};
-    sim.last = run(one, l.shared_bytes > (200 << 10) ? (int32_t)l.n_blocks : 1);
+    bool is_apart = l.n_cluster > 1 || l.shared_bytes > (200 << 10);
+    sim.last = run(one, is_apart ? (int32_t)l.n_blocks : 1);
     sim.held.pop_back();
     return sim.last.is_stuck ? cudaErrorLaunchTimeout : cudaSuccess;
 }

@@ -45,10 +45,17 @@ float sim_shuffle(float value, int from);
 void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 void sim_fetch_start(void *shared, const void *global);
 void sim_fetch_wait(void);
+uint32_t sim_cluster_rank(void);
+void sim_cluster_arrive(void);
+void sim_cluster_wait(void);
+void sim_store_there(float *own, uint32_t rank, const void *from, size_t bytes, uint64_t *word);
 void sim_turn_setup(uint64_t *word, uint32_t n);
 void sim_turn_arrive(uint64_t *word, uint32_t bytes);
 void sim_turn_wait(uint64_t *word, uint32_t parity);
 struct ft_whole_map;
+void sim_chunks_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,
+                      int32_t n, uint64_t *word);
+void sim_bulk_start(void *shared, const void *global, uint32_t bytes, uint64_t *word);
 void sim_box_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,
                    uint64_t *word);
 #endif

@@ -23,6 +23,20 @@ static inline void k_fetch_start(void *shared, const void *global) {
 static inline void k_fetch_wait(void) {
     sim_fetch_wait();
 }
+static inline uint32_t k_cluster_rank(void) {
+    return sim_cluster_rank();
+}
+static inline void k_cluster_arrive(void) {
+    sim_cluster_arrive();
+}
+static inline void k_cluster_wait(void) {
+    sim_cluster_wait();
+}
+static inline void k_store_there(float *own, uint32_t rank, float first, float second,
+                                 uint64_t *word) {
+    const float both[2] = {first, second};
+    sim_store_there(own, rank, both, sizeof both, word);
+}
 static inline void k_turn_setup(uint64_t *word, uint32_t n) {
     sim_turn_setup(word, n);
 }
@@ -41,12 +55,23 @@ static inline void k_turn_wait(uint64_t *word, uint32_t parity) {
 static inline uint64_t k_policy_once(void) {
     return 0;
 }
+static inline uint64_t k_policy_usual(void) {
+    return 0;
+}
 #define K_BOX_ROWS 8
 #define K_BOX_COLUMNS 1024
 #define K_BOX_BYTES (K_BOX_ROWS * K_BOX_COLUMNS * 2)
 static inline void k_box_start(void *shared, const struct ft_whole_map *map, int32_t row,
                                int32_t column, uint64_t *word, uint64_t) {
     sim_box_start(shared, map, row, column, word);
+}
+template <int N>
+static inline void k_chunks_start(void *shared, const struct ft_whole_map *map, int32_t row,
+                                  int32_t column, uint64_t *word, uint64_t) {
+    sim_chunks_start(shared, map, row, column, N, word);
+}
+static inline void k_bulk_start(void *shared, const void *global, uint32_t bytes, uint64_t *word) {
+    sim_bulk_start(shared, global, bytes, word);
 }
 static inline void k_fence_block(void) {
 }
