@@ -49,6 +49,7 @@ struct ft_device_key {
 struct ft_device_kind {
     const char *name; /* what stands before the first ':' of a device name */
     bool is_host;     /* its memory is the host's: operations may write where the host reads */
+    int32_t n_programs_max; /* so many sequences of operations it notes; 0: none, ever */
     const struct ft_ops *ops;
 
     /* variant   what follows "name:", or ""; it is looked at before the machine is.
@@ -83,6 +84,11 @@ struct ft_device_kind {
      * the caller leaves them out, and end as well. */
     bool (*begin)(struct ft_device *device, const struct ft_device_key *key);
     void (*end)(struct ft_device *device);
+    /* As begin, for later: what follows up to end is noted and not done, so that begin will start
+     * it. Operations of its kind have been done before. false: it is noted already, or cannot be
+     * now; the caller leaves operations and end out. What went wrong, sync says; the device goes on
+     * as if note had not been called. */
+    bool (*note)(struct ft_device *device, const struct ft_device_key *key);
     /* Which one of all machines' devices it is; "" for the host's processors. */
     void (*uuid)(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]);
     /* Zeroed memory that other processes can open by its handle, until give_back; those that have

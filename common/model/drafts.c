@@ -194,17 +194,34 @@ static struct ft_device_key key_of(const struct ft_draft_step *step, int32_t len
     return key;
 }
 
-enum ft_code ft_drafts_run(struct ft_drafts *drafts, const struct ft_draft_step *step,
-                           struct ft_err *err) {
-    const struct ft_device_kind *kind = drafts->plan->device->kind;
-    struct ft_device *device = drafts->plan->device;
-    int32_t n_table = fill_steps(drafts, step), len_max = 1;
-    int32_t n_steps = step->seqs[0].n_steps;
-    fill_rows(drafts, step);
-    memcpy(drafts->h.edits, step->edits, (size_t)step->n_edits * sizeof *step->edits);
-    memcpy(drafts->h.ids, step->ids, (size_t)step->n_ids * sizeof *step->ids);
+/* Positions that any of its steps looks back on, as programs count them. */
+static int32_t len_of(const struct ft_draft_step *step) {
+    int32_t len_max = 1;
     for (int32_t i = 0; i < step->n_seqs; i++)
         len_max = end_of(&step->seqs[i]) > len_max ? end_of(&step->seqs[i]) : len_max;
+    return ft_forward_len(len_max);
+}
+
+bool ft_drafts_note(struct ft_drafts *drafts, const struct ft_draft_step *step) {
+    const struct ft_device_kind *kind = drafts->plan->device->kind;
+    int32_t len_max = len_of(step);
+    struct ft_device_key key = key_of(step, len_max);
+    if (!kind->note(drafts->plan->device, &key))
+        return false;
+    run_program(drafts, step, len_max);
+    kind->end(drafts->plan->device);
+    return true;
+}
+
+/* Everything that the program reads, in order with what the device did before. */
+static void send_lists(struct ft_drafts *drafts, const struct ft_draft_step *step) {
+    int32_t n_table = fill_steps(drafts, step);
+    int32_t n_steps = step->seqs[0].n_steps;
+    fill_rows(drafts, step);
+    if (step->n_edits > 0)
+        memcpy(drafts->h.edits, step->edits, (size_t)step->n_edits * sizeof *step->edits);
+    if (step->n_ids > 0)
+        memcpy(drafts->h.ids, step->ids, (size_t)step->n_ids * sizeof *step->ids);
     send(drafts, drafts->h.rows, (size_t)step->n_rows * sizeof *step->rows);
     send(drafts, drafts->h.edits, (size_t)step->n_edits * sizeof *step->edits);
     send(drafts, drafts->h.ids, (size_t)step->n_ids * sizeof *step->ids);
@@ -213,7 +230,17 @@ enum ft_code ft_drafts_run(struct ft_drafts *drafts, const struct ft_draft_step 
     const char *end = n_steps < STEPS_MAX ? (const char *)drafts->h.steps[n_steps].tokens
                                           : (const char *)drafts->h.drafted;
     send(drafts, begin, (size_t)(end - begin));
-    len_max = ft_forward_len(len_max);
+}
+
+static enum ft_code run_once(struct ft_drafts *drafts, const struct ft_batch_seq *batch,
+                             int32_t n_batch, const struct ft_draft_step *step,
+                             struct ft_err *err) {
+    struct ft_plan *plan = drafts->plan;
+    struct ft_device *device = plan->device;
+    const struct ft_device_kind *kind = device->kind;
+    ft_forward_start(plan, batch, n_batch, plan->logits, plan->logits_stride);
+    send_lists(drafts, step);
+    int32_t len_max = len_of(step);
     struct ft_device_key key = key_of(step, len_max);
     if (!kind->begin(device, &key)) {
         run_program(drafts, step, len_max);
@@ -225,4 +252,13 @@ enum ft_code ft_drafts_run(struct ft_drafts *drafts, const struct ft_draft_step 
     if (code == FT_OK)
         memcpy(step->results, drafts->h.results, (size_t)step->n_rows * sizeof *step->results);
     return code;
+}
+
+enum ft_code ft_drafts_run(struct ft_drafts *drafts, const struct ft_batch_seq *batch,
+                           int32_t n_batch, const struct ft_draft_step *step, struct ft_err *err) {
+    struct ft_device *device = drafts->plan->device;
+    enum ft_code code = run_once(drafts, batch, n_batch, step, err);
+    if (code != FT_OK || !device->kind->gave_up(device))
+        return code;
+    return run_once(drafts, batch, n_batch, step, err);
 }

@@ -254,15 +254,39 @@ static void run_tile(struct ft_plan *plan, const struct tile *tile, float *rows,
 
 /* A step that is one tile and ends in memory that operations reach: the usual one. Steps alike
  * but for ids and contents are one program of the device. */
+static struct ft_device_key key_of(struct tile *tile, float *rows, int64_t row_stride) {
+    tile->len_max = ft_forward_len(tile->len_max);
+    return (struct ft_device_key){{tile->n_rows, tile->n_pieces, tile->n_picks, tile->len_max,
+                                   (int64_t)(uintptr_t)rows, row_stride, tile->n_spans}};
+}
+
 static void run_whole(struct ft_plan *plan, struct tile *tile, float *rows, int64_t row_stride) {
     const struct ft_device_kind *kind = plan->device->kind;
-    tile->len_max = ft_forward_len(tile->len_max);
-    struct ft_device_key key = {{tile->n_rows, tile->n_pieces, tile->n_picks, tile->len_max,
-                                 (int64_t)(uintptr_t)rows, row_stride, tile->n_spans}};
+    struct ft_device_key key = key_of(tile, rows, row_stride);
     if (kind->begin(plan->device, &key))
         return;
     run_tile(plan, tile, rows, row_stride);
     kind->end(plan->device);
+}
+
+static bool is_direct(const struct ft_plan *plan, const struct tile *tile, const float *rows,
+                      int64_t row_stride) {
+    return rows == plan->logits || is_pinned(plan, rows, tile->n_picks * row_stride);
+}
+
+bool ft_forward_note(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
+                     float *rows, int64_t row_stride) {
+    const struct ft_device_kind *kind = plan->device->kind;
+    struct cursor at = {.seqs = seqs, .n_seqs = n_seqs};
+    struct tile tile = fill_tile(plan, &at);
+    if (at.seq < n_seqs || !is_direct(plan, &tile, rows, row_stride))
+        return false;
+    struct ft_device_key key = key_of(&tile, rows, row_stride);
+    if (!kind->note(plan->device, &key))
+        return false;
+    run_tile(plan, &tile, rows, row_stride);
+    kind->end(plan->device);
+    return true;
 }
 
 void ft_forward_start(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
@@ -270,8 +294,7 @@ void ft_forward_start(struct ft_plan *plan, const struct ft_batch_seq *seqs, int
     struct cursor at = {.seqs = seqs, .n_seqs = n_seqs};
     struct tile tile = fill_tile(plan, &at);
     copy_ids(plan, &tile);
-    bool is_direct = rows == plan->logits || is_pinned(plan, rows, tile.n_picks * row_stride);
-    if (at.seq == n_seqs && is_direct) {
+    if (at.seq == n_seqs && is_direct(plan, &tile, rows, row_stride)) {
         run_whole(plan, &tile, rows, row_stride);
         return;
     }

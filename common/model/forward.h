@@ -18,6 +18,10 @@ enum ft_code ft_forward_run(struct ft_plan *plan, const struct ft_batch_seq *seq
 /* The same without waiting for it. rows may be plan->logits. */
 void ft_forward_start(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
                       float *rows, int64_t row_stride);
+/* The program that such a step will be is noted, nothing is computed. false: it is noted already,
+ * or such a step is none. */
+bool ft_forward_note(struct ft_plan *plan, const struct ft_batch_seq *seqs, int32_t n_seqs,
+                     float *rows, int64_t row_stride);
 /* One token of each of n_rows sequences, whose ids are on the device: logits go to plan->logits.
  * Starts nothing but operations that follow from its arguments and device memory. */
 void ft_forward_token(struct ft_plan *plan, const struct ft_plan_ids *ids, int32_t n_rows,

@@ -6,6 +6,7 @@
 #include "common/model/drafts.h"
 #include "common/model/forward.h"
 #include "common/model/plan.h"
+#include "common/model/warmup.h"
 
 struct ft_model {
     struct ft_model_config config;
@@ -211,20 +212,28 @@ enum ft_code ft_model_drafts_open(struct ft_model *model, const struct ft_drafts
     return ft_drafts_create(&model->drafts, model->plan, opts, err);
 }
 
+bool ft_model_drafts_ahead(const struct ft_model *model) {
+    return model->drafts != NULL;
+}
+
 enum ft_code ft_model_draft(struct ft_model *model, const struct ft_batch_seq *batch,
                             int32_t n_batch, const struct ft_draft_step *step, bool *fits,
                             struct ft_err *err) {
-    struct ft_plan *plan = model->plan;
-    enum ft_code code = check_batch(model, batch, n_batch, plan->logits_stride, err);
+    enum ft_code code = check_batch(model, batch, n_batch, model->plan->logits_stride, err);
     if (code != FT_OK)
         return code;
     *fits = model->drafts != NULL && step->n_seqs > 0 && ft_drafts_fit(model->drafts, step);
     if (!*fits)
         return FT_OK;
-    ft_forward_start(plan, batch, n_batch, plan->logits, plan->logits_stride);
-    code = ft_drafts_run(model->drafts, step, err);
-    if (code != FT_OK || !plan->device->kind->gave_up(plan->device))
-        return code;
-    ft_forward_start(plan, batch, n_batch, plan->logits, plan->logits_stride);
-    return ft_drafts_run(model->drafts, step, err);
+    return ft_drafts_run(model->drafts, batch, n_batch, step, err);
+}
+
+int32_t ft_model_programs_max(const struct ft_model *model) {
+    return model->plan->device->kind->n_programs_max;
+}
+
+enum ft_code ft_model_warm_up(struct ft_model *model, const struct ft_warmup_opts *opts,
+                              struct ft_warmup_done *done, struct ft_err *err) {
+    FT_ASSERT(opts->n_rows_max <= model->max_step_rows);
+    return ft_warmup_run(model->plan, model->drafts, opts, done, err);
 }

@@ -91,6 +91,8 @@ struct ft_draft_step {
 /* Take memory for it, once. fail FT_E_PROC_CONFIG: the model is in the host's memory */
 enum ft_code ft_model_drafts_open(struct ft_model *model, const struct ft_drafts_opts *opts,
                                   struct ft_err *err);
+/* Whether that was done. */
+bool ft_model_drafts_ahead(const struct ft_model *model);
 /* A forward pass over batch, whose first n_seqs sequences want one row each and are those of step,
  * and then the drafts, which are fed but for the last of each sequence. *fits false: the lists are
  * too long, and nothing was done.
@@ -98,6 +100,39 @@ enum ft_code ft_model_drafts_open(struct ft_model *model, const struct ft_drafts
 enum ft_code ft_model_draft(struct ft_model *model, const struct ft_batch_seq *batch,
                             int32_t n_batch, const struct ft_draft_step *step, bool *fits,
                             struct ft_err *err);
+
+/* ---- programs of steps, noted before the steps come ---- */
+
+#define FT_WARMUP_PLACES_MAX 2
+
+struct ft_warmup_opts {
+    int32_t n_seqs_max, n_rows_max; /* of one step; rows: at most max_step_rows */
+    /* Steps that may need operations of another kind are done once, before anything of them is
+     * noted. It writes KV into the first blocks: no sequence may be held by then. Without it only
+     * shapes are noted of which this has been done: n_shapes_max. */
+    bool computes;
+    int32_t n_shapes_max; /* no more of the list of shapes.h; 0: as many as there is room for */
+    /* Where steps will ask for rows, a program for each place; of a model that drafts here, its own
+     * memory is meant, and nothing else. places NULL: nothing is noted. */
+    float *const *places;
+    int32_t n_places;   /* 1 .. FT_WARMUP_PLACES_MAX, whether they are known yet or not */
+    int64_t row_stride; /* floats */
+    int64_t budget_ns;  /* nothing more is begun after so long */
+};
+struct ft_warmup_done {
+    int32_t n_shapes;                    /* so much of the list is done */
+    int32_t n_computed;                  /* steps */
+    int32_t n_plain, n_verify, n_drafts; /* programs that are new */
+    int32_t n_left;                      /* shapes that the budget left out */
+};
+/* How many programs the model's device notes; 0: none, and there is nothing to warm up. */
+int32_t ft_model_programs_max(const struct ft_model *model);
+/* Note what shapes.h says, so that steps find their programs. Nothing that a step computes depends
+ * on it. done is right on failure, too.
+ * fail FT_E_PROC_INTERNAL: a step could not be noted or computed, says the device; what was noted
+ *      before stays; FT_E_PROC_MEMORY */
+enum ft_code ft_model_warm_up(struct ft_model *model, const struct ft_warmup_opts *opts,
+                              struct ft_warmup_done *done, struct ft_err *err);
 
 /* Say that rows will be asked for in this memory, which spares them a copy where the device can
  * write there; one at a time, until unpin or close. false: rows are copied, which is slower. */

@@ -27,6 +27,7 @@ struct ft_worker_params {
     int32_t max_num_batched_tokens;
     int32_t max_step_rows;
     int32_t spin_us;
+    int32_t warmup_ms;
     int32_t ready_fd;
     bool enable_prefix_caching;
     bool die_with_parent;

@@ -9,6 +9,7 @@
 #include "common/base/supervisor.h"
 #include "common/kv/kvlayout.h"
 #include "common/worker/step.h"
+#include "common/worker/warm.h"
 
 #define MODULE "worker"
 
@@ -177,6 +178,7 @@ enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role 
         ft_worker_close(&worker);
         return code;
     }
+    ft_warm_start(worker);
     *out = worker;
     return FT_OK;
 }
@@ -275,6 +277,7 @@ enum ft_code ft_worker_attach(struct ft_worker *worker, uint64_t coordinator_epo
     if (!ft_region_is_host(region))
         say_handover(worker, FT_LOG_INFO, "synchronous rows \"on the GPU, read there\"");
     worker->coordinator_epoch = coordinator_epoch;
+    ft_warm_attach(worker);
     return FT_OK;
 }
 

@@ -71,6 +71,7 @@ struct ft_worker {
     struct ft_region *region;            /* NULL while no coordinator is attached */
     struct ft_region_memory device_rows; /* made when first wanted, kept to the end */
     int32_t load_tenths;                 /* of the weights, when last said */
+    int32_t n_warm_shapes;               /* of model/shapes.h, whose steps were done at start */
     uint64_t coordinator_epoch;
     struct ft_worker_stats stats;
     struct ft_step *step; /* scratch */

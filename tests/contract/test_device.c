@@ -27,7 +27,7 @@ START_TEST(kind_has_every_function) {
     const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
     ck_assert(kind->open && kind->close && kind->describe && kind->alloc && kind->place &&
               kind->give_back && kind->copy && kind->fetch && kind->pin && kind->unpin &&
-              kind->begin && kind->end && kind->sync && kind->gave_up);
+              kind->begin && kind->end && kind->note && kind->sync && kind->gave_up);
     ck_assert(kind->ops->gather && kind->ops->angles && kind->ops->rmsnorm && kind->ops->linear &&
               kind->ops->rope && kind->ops->attention && kind->ops->read && kind->ops->step);
 }
@@ -145,6 +145,50 @@ START_TEST(copied_and_placed_memory_feeds_operations) {
 }
 END_TEST
 
+/* Operations between note and end are for later: begin starts them then, with what memory holds by
+ * then. A device that notes nothing says so. */
+START_TEST(noted_operations_are_done_when_they_are_begun) {
+    const struct ft_device_kind *kind = ft_device_kind_at((size_t)_i);
+    struct ft_device *device = open_kind(kind);
+    if (device == NULL)
+        return;
+    struct ft_err err = {0};
+    enum { COLS = 4, BYTES = 4096 };
+    const float table[2 * COLS] = {1, 2, 3, 4, 5, 6, 7, 8};
+    float out[COLS] = {0};
+    int32_t idx = 0;
+    void *memory = NULL;
+    const void *placed = NULL;
+    ck_assert_int_eq(kind->alloc(device, BYTES, &memory, &err), FT_OK);
+    ck_assert_int_eq(kind->place(device, table, sizeof table, &placed, &err), FT_OK);
+    float *d_out = (float *)memory + 64;
+    struct ft_op_gather op = {placed, FT_ELEM_F32, COLS, memory, 1, d_out};
+    struct ft_device_key key = {{1, 2, 3}};
+    kind->ops->gather(device, &op); /* a kind of operation is done before it is noted */
+    kind->copy(device, d_out, out, sizeof out);
+    ck_assert_int_eq(kind->sync(device, &err), FT_OK);
+    bool is_noted = kind->note(device, &key);
+    ck_assert_int_eq(is_noted, kind->n_programs_max > 0);
+    if (is_noted) {
+        kind->ops->gather(device, &op);
+        kind->end(device);
+        ck_assert_int_eq(kind->sync(device, &err), FT_OK);
+        ck_assert(!kind->note(device, &key));
+        idx = 1;
+        kind->copy(device, memory, &idx, sizeof idx);
+        kind->fetch(device, out, d_out, sizeof out);
+        ck_assert_int_eq(kind->sync(device, &err), FT_OK);
+        ck_assert_msg(out[0] == 0.0f, "noting did it");
+        ck_assert(kind->begin(device, &key));
+        kind->fetch(device, out, d_out, sizeof out);
+        ck_assert_int_eq(kind->sync(device, &err), FT_OK);
+        ck_assert_int_eq(memcmp(out, table + COLS, sizeof out), 0);
+    }
+    kind->give_back(device, memory, BYTES);
+    ft_device_close(&device);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("device");
     TCase *tcase = tcase_create("contract");
@@ -158,6 +202,7 @@ int main(void) {
     tcase_add_test(tcase, open_of_unknown_device_names_those_there_are);
     tcase_add_loop_test(tcase, alloc_of_too_much_fails_and_leaves_output_alone, 0, n_kinds);
     tcase_add_loop_test(tcase, copied_and_placed_memory_feeds_operations, 0, n_kinds);
+    tcase_add_loop_test(tcase, noted_operations_are_done_when_they_are_begun, 0, n_kinds);
     suite_add_tcase(suite, tcase);
     return suite_run(suite);
 }

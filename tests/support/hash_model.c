@@ -104,6 +104,24 @@ enum ft_code ft_model_draft(struct ft_model *model, const struct ft_batch_seq *b
     return FT_OK;
 }
 
+bool ft_model_drafts_ahead(const struct ft_model *model) {
+    (void)model;
+    return false;
+}
+
+int32_t ft_model_programs_max(const struct ft_model *model) {
+    (void)model;
+    return 0;
+}
+
+enum ft_code ft_model_warm_up(struct ft_model *model, const struct ft_warmup_opts *opts,
+                              struct ft_warmup_done *done, struct ft_err *err) {
+    (void)model;
+    (void)opts;
+    (void)done;
+    return ft_err_set(err, FT_E_PROC_INTERNAL, "hash_model", "no programs on a device");
+}
+
 void ft_model_lend(struct ft_model *model, void *memory, size_t bytes) {
     (void)model;
     (void)memory;

@@ -313,6 +313,12 @@ static bool cpu_begin(struct ft_device *device, const struct ft_device_key *key)
     return false; /* calling an operation costs next to nothing */
 }
 
+static bool cpu_note(struct ft_device *device, const struct ft_device_key *key) {
+    (void)device;
+    (void)key;
+    return false;
+}
+
 static bool cpu_gave_up(struct ft_device *device) {
     (void)device;
     return false;
@@ -373,6 +379,7 @@ const struct ft_device_kind ft_cpu_device = {
     .unpin = cpu_unpin,
     .begin = cpu_begin,
     .end = cpu_end,
+    .note = cpu_note,
     .gave_up = cpu_gave_up,
     .uuid = cpu_uuid,
     .share = cpu_share,

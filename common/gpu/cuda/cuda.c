@@ -351,7 +351,18 @@ static bool cuda_begin(struct ft_device *device, const struct ft_device_key *key
 }
 
 static void cuda_end(struct ft_device *device) {
-    note(device, (cudaError_t)ft_programs_end(of(device)->programs, of(device)->target.stream));
+    bool is_sound = of(device)->failed == cudaSuccess;
+    note(device,
+         (cudaError_t)ft_programs_end(of(device)->programs, of(device)->target.stream, is_sound));
+}
+
+static bool cuda_note(struct ft_device *device, const struct ft_device_key *key) {
+    int error = 0;
+    if (ft_steps_are_off(of(device)->steps) || of(device)->failed != cudaSuccess)
+        return false;
+    bool is_noting = ft_programs_note(of(device)->programs, of(device)->target.stream, key, &error);
+    note(device, (cudaError_t)error);
+    return is_noting;
 }
 
 static void cuda_uuid(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]) {
@@ -400,6 +411,7 @@ static bool cuda_gave_up(struct ft_device *device) {
 const struct ft_device_kind ft_cuda_device = {
     .name = "cuda",
     .is_host = false,
+    .n_programs_max = FT_CUDA_PROGRAMS_MAX,
     .ops = &cuda_ops,
     .open = cuda_open,
     .close = cuda_close,
@@ -413,6 +425,7 @@ const struct ft_device_kind ft_cuda_device = {
     .unpin = cuda_unpin,
     .begin = cuda_begin,
     .end = cuda_end,
+    .note = cuda_note,
     .uuid = cuda_uuid,
     .share = cuda_share,
     .open_shared = cuda_open_shared,

@@ -1,7 +1,7 @@
 /* programs: sequences of operations noted as CUDA graphs, by key, and started as one.
  * Owns:    the graphs, from create to destroy.
  * Runs in: draft_worker, target_worker; loop thread only.
- * Never:   keeps more than PROGRAMS_MAX: the one used longest ago goes. */
+ * Never:   keeps more than FT_CUDA_PROGRAMS_MAX: the one used longest ago goes. */
 #ifndef FT_GPU_CUDA_PROGRAMS_H
 #define FT_GPU_CUDA_PROGRAMS_H
 
@@ -11,19 +11,29 @@
 extern "C" {
 #endif
 
+/* Batch sizes, draft lengths and context lengths in use at one time, and those noted before they
+ * are; some 100 kB each where a step is many operations, so that all of them take 50 MB. */
+#define FT_CUDA_PROGRAMS_MAX 512
+
 struct ft_cuda_programs;
 struct CUstream_st; /* what a cudaStream_t points to */
 
 struct ft_cuda_programs *ft_programs_create(void); /* NULL: no memory */
 void ft_programs_destroy(struct ft_cuda_programs **programs);
 
-/* A key is noted the second time it comes: one that comes once is not worth it. true: started.
+/* A key is noted the second time it comes: one that comes once is not worth it, nor the place of
+ * one that is noted. true: started.
  * out   error  a cudaError_t: of starting or of beginning to note */
 bool ft_programs_begin(struct ft_cuda_programs *programs, struct CUstream_st *stream,
                        const struct ft_device_key *key, int *error);
-/* What was noted since begin is kept and started; nothing when begin did not note. Returns a
- * cudaError_t. */
-int ft_programs_end(struct ft_cuda_programs *programs, struct CUstream_st *stream);
+/* Note it now, to be started later. true: what follows is noted, up to end; false: there is
+ * nothing to note, or error says why it cannot be. */
+bool ft_programs_note(struct ft_cuda_programs *programs, struct CUstream_st *stream,
+                      const struct ft_device_key *key, int *error);
+/* What was noted is kept, and started when begin noted it; nothing when neither did.
+ * in    is_sound  false: an operation failed, so that not all of them are there: nothing is kept
+ * Returns a cudaError_t. */
+int ft_programs_end(struct ft_cuda_programs *programs, struct CUstream_st *stream, bool is_sound);
 
 #ifdef __cplusplus
 }

@@ -136,6 +136,11 @@ static bool sim_begin(struct ft_device *device, const struct ft_device_key *key)
     (void)key;
     return false;
 }
+static bool sim_note(struct ft_device *device, const struct ft_device_key *key) {
+    (void)device;
+    (void)key;
+    return false;
+}
 static bool sim_gave_up(struct ft_device *device) {
     (void)device;
     return false;
@@ -191,6 +196,7 @@ const struct ft_device_kind ft_cuda_device = {
     .unpin = sim_unpin,
     .begin = sim_begin,
     .end = sim_end,
+    .note = sim_note,
     .gave_up = sim_gave_up,
     .uuid = sim_uuid,
     .share = sim_share,

@@ -1,0 +1,28 @@
+/* noting_device: a device "noting" that notes programs as "cuda" does, by the same table of them,
+ * where there is no GPU: CUDA's graphs are lists of operations of the CPU here. Its memory is said
+ * not to be the host's.
+ * Owns:    what it counts, of all such devices together.
+ * Runs in: tests.
+ * Never:   does an operation of a program that is noted for later. */
+#ifndef TESTS_SUPPORT_NOTING_DEVICE_H
+#define TESTS_SUPPORT_NOTING_DEVICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct noting {
+    int n_begun;    /* steps that asked for a program */
+    int n_found;    /* of which there was one */
+    int n_captures; /* how often noting began */
+    int n_noted;    /* programs that were noted for later */
+    int n_graphs;   /* programs that there are */
+    int n_done;     /* operations by themselves */
+    int n_replayed; /* operations of programs */
+    /* To be set. */
+    int fail_at;     /* noting fails the so-manieth time; 0: never */
+    bool breaks;     /* operations fail */
+    int64_t slow_ns; /* to note, or to begin a step, takes so long */
+};
+extern struct noting noting;
+
+#endif
