@@ -15,18 +15,36 @@
 #define VALUES (BLOCK / LANES) /* of a thread */
 #define SLICE (THREADS * VALUES)
 #define BUCKETS 2048
-#define GATHERED 2048 /* values among which a cut is found by comparing all with all */
+#define SHARE_MAX 256 /* values of a block that are sent to all for a cut to be found among them */
+#define GATHERED (CLUSTER_MAX * SHARE_MAX)
+#define PAIRS_MAX 256 /* values among which a cut is found by comparing all with all */
 #define WEIGHT_SCALE 0x1p40 /* as FT_SELECT_SCALE of select.h */
 #define GROUP 32      /* blocks whose sums are added up for themselves, as rowmath has it */
 #define RUN 16        /* tokens that ft_transform_draw passes together */
 #define EXP_MIN -87.0f
 #define FLT_LEAST 0x1p-126f
+#define FLT_LARGEST 0x1.fffffep127f
 #define Q_SUM_SLACK 1e-3
 
-/* Sums of blocks, and of groups of them, in rows that do not meet in one bank. */
-#define SUMS_MAX (CLUSTER_MAX * SLICE / BLOCK / GROUP * (GROUP + 1))
+#define OWN_GROUPS (SLICE / BLOCK / GROUP) /* of a cluster's block */
+#define GROUPS_MAX (CLUSTER_MAX * OWN_GROUPS)
+
+/* Where a block of 256 tokens has its sum, and a token of a slice its logit or q: two that are
+ * looked at at once do not meet in one bank. */
 static __device__ __forceinline__ int32_t sum_at(int32_t block) {
     return block / GROUP * (GROUP + 1) + block % GROUP;
+}
+#define SLOTS (SLICE / BLOCK * (BLOCK + LANES))
+static __device__ __forceinline__ int32_t slot_of(int32_t at) {
+    return at / BLOCK * (BLOCK + LANES) + at % BLOCK;
+}
+
+/* Fetches since the last commit are one set; and until all sets but the last are there. */
+static __device__ __forceinline__ void k_fetch_commit(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+static __device__ __forceinline__ void k_fetch_wait_all_but_last(void) {
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
 }
 
 struct choose_args {
@@ -48,30 +66,34 @@ struct arrival {
 struct shared {
     struct ft_choice_row row;
     union {
-        float slice[SLICE]; /* of the row, while it is edited */
+        float slice[SLOTS]; /* of the row, while it is edited; see slot_of */
         struct {
-            unsigned long long own_weights[BUCKETS]; /* then of the gathered */
+            unsigned long long own_weights[BUCKETS]; /* of this block; then of the gathered */
             unsigned own_counts[BUCKETS];
             uint32_t gathered[GATHERED]; /* keys */
         };
     };
+    float q[SLOTS]; /* what the draft was drawn from; on its way from the start */
     unsigned long long weights[BUCKETS]; /* of all blocks; zero between cuts */
     unsigned counts[BUCKETS];
+    uint32_t shared_keys[GATHERED]; /* [block][SHARE_MAX] as the blocks send them */
     union {
         unsigned is_allowed[SLICE / 32]; /* while the row is edited */
-        float walk[BLOCK];
+        float walk[BLOCK / RUN * (RUN + 1)];
     };
-    double upto[2][SUMS_MAX], before[SUMS_MAX / GROUP]; /* see sum_row; used in turn */
-    double runs[BLOCK / RUN], total;
+    double upto[OWN_GROUPS * (GROUP + 1)]; /* sum of the group's blocks up to each of this slice */
+    double groups[2][GROUPS_MAX]; /* sums of all groups of the row; used in turn */
+    uint64_t warp_weights[THREADS / 32];
     struct arrival arrivals[THREADS / 32], first_arrivals[CLUSTER_MAX];
     struct found found;
-    float warp_max[THREADS / 32], block_max[CLUSTER_MAX];
+    alignas(16) uint32_t warp_tops[THREADS / 32]; /* keys */
+    uint2 tops[CLUSTER_MAX]; /* of blocks: largest key; what is left when many warps have more */
     int32_t warp_ids[THREADS / 32], block_ids[CLUSTER_MAX];
     int32_t drafted[FT_CHOICE_DRAFTED_MAX], is_edited[FT_CHOICE_DRAFTED_MAX];
     unsigned n_own, best_key, least_key;
     int32_t shares[CLUSTER_MAX];
-    int32_t met_block, drawn;
-    float p_draft;
+    float warp_masses[THREADS / 32], masses[CLUSTER_MAX];
+    float p_draft, q_draft;
 };
 
 static __device__ __forceinline__ struct arrival earlier(struct arrival a, struct arrival b) {
