@@ -7,8 +7,11 @@
  * sum is a tree over 16 threads, and a group of 32 blocks is added up by the cluster's block that
  * has it.
  *
- * What all rows do is written once and goes around in a loop: the code of a launch is fetched anew
- * by each processor, which takes as long as what it does. */
+ * What is done three times is one piece of code in a loop, and what is done to few values is not
+ * unrolled: each instruction is fetched for a run or two, and waiting for code is a good part of
+ * all waiting here. */
+#include <string.h>
+
 #include "common/gpu/kernels/choose.cuh"
 #include "common/gpu/kernels/choose_cut.cuh"
 #include "common/gpu/kernels/choose_load.cuh"
@@ -140,6 +143,18 @@ static __device__ __forceinline__ int32_t cut_top_k(const struct team &t, struct
     return n;
 }
 
+/* The gathered logits, at most PAIRS_MAX, become the weights >= least that they have. Returns how
+ * many there are. Nothing is gathered after it. */
+static __device__ __forceinline__ int32_t weigh_gathered(struct shared &s, int32_t n,
+                                                         const struct weighing &w, float least) {
+    float e = (int32_t)threadIdx.x < n ? weigh(w, value_of(s.gathered[threadIdx.x])) : 0.0f;
+    __syncthreads();
+    if (e >= least)
+        s.gathered[atomicAdd(&s.n_own, 1u)] = key_of(e);
+    __syncthreads();
+    return (int32_t)s.n_own;
+}
+
 /* The smallest weight in the nucleus, of weights whose sum is known. n: how many logits have been
  * gathered among which all that have a weight are; -1: they have not been. */
 static __device__ __forceinline__ float cut_top_p(const struct team &t, struct shared &s,
@@ -149,15 +164,11 @@ static __device__ __forceinline__ float cut_top_p(const struct team &t, struct s
     double bound = (1.0 - top_p) * sum / (double)s.row.n_vocab * 0.999;
     float least = bound > (double)FLT_LEAST ? (float)bound : FLT_LEAST;
     uint64_t want = fixed_point(top_p * sum);
-#pragma unroll 1
-    for (int32_t i = threadIdx.x; i < n; i += t.n_threads) {
-        float e = weigh(w, value_of(s.gathered[i]));
-        s.gathered[i] = key_of(e >= least ? e : 0.0f); /* no weight, so never at the cut */
+    if (n >= 0) {
+        n = weigh_gathered(s, n, w, least);
+        return value_of(find_value(t, s, n, want, true));
     }
-    if (n < 0)
-        n = gather(t, s, x, reaching(x, least));
-    else
-        __syncthreads();
+    n = gather(t, s, x, reaching(x, least));
     return value_of(n < 0 ? select_from_all(t, s, x, least, want, true)
                           : select_gathered(t, s, n, want, true));
 }
@@ -421,13 +432,6 @@ static __device__ __forceinline__ bool decide(struct team &t, struct shared &s,
 
 /* ---- the kernel */
 
-static __device__ __forceinline__ void cluster_arrive(void) {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-static __device__ __forceinline__ void cluster_wait(void) {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 /* The row's largest value, in every thread; and a bound that at least top_k values reach: in each
  * block that the row fills, so many warps have one that does as make top_k in all. */
 static __device__ __forceinline__ struct top find_max(const struct team &t, struct shared &s,
@@ -480,40 +484,51 @@ static __device__ __forceinline__ int32_t find_first(const struct team &t, struc
     return __reduce_min_sync(0xFFFFFFFFu, t.lane < t.n_blocks ? s.block_ids[t.lane] : BLANK);
 }
 
-static __device__ __forceinline__ void publish(const struct choose_args &a, const struct shared &s,
-                                               int32_t idx, struct ft_choice_result out) {
+/* All of it at once: who sees the stamp sees the rest. */
+static __device__ __forceinline__ void store_result(struct ft_choice_result *to,
+                                                    const struct ft_choice_result &out) {
+    uint64_t low = (uint64_t)(uint32_t)out.token << 32 | (uint32_t)out.status;
+    uint64_t high = (uint64_t)(uint32_t)out.stamp << 32 | (uint32_t)out.is_accepted;
+    asm volatile("{\n\t.reg .b128 all;\n\t"
+                 "mov.b128 all, {%1, %2};\n\t"
+                 "st.relaxed.sys.global.b128 [%0], all;\n\t}" ::"l"(to),
+                 "l"(low), "l"(high)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void publish(const struct shared &s, struct ft_choice_result *to,
+                                               struct ft_choice_result out) {
     if (out.token < 0 && !out.is_accepted && out.status == FT_CHOICE_OK)
         out.status = FT_CHOICE_ASK;
 #pragma unroll
     for (int i = 0; i < 2; i++)
         if (s.row.tokens[i] != NULL)
             *s.row.tokens[i] = out.token < 0 ? 0 : out.token;
-    volatile struct ft_choice_result *to = a.op.results + idx;
-    to->status = out.status;
-    to->token = out.token;
-    to->is_accepted = out.is_accepted;
-    __threadfence_system();
-    to->stamp = out.stamp;
+    if (s.row.tokens[0] != NULL || s.row.tokens[1] != NULL)
+        __threadfence_system();
+    store_result(to, out);
 }
 
+template <int BYTES>
 static __global__ void __launch_bounds__(THREADS_MAX, 1)
-    choose_kernel(const __grid_constant__ struct choose_args a) {
+    choose_kernel(const __grid_constant__ struct choose_args<BYTES> a) {
     extern __shared__ __align__(16) unsigned char memory[];
     struct shared &s = *(struct shared *)memory;
     struct team t = team_of_block();
+    const struct lists lists = find_lists(a);
     int32_t idx = (int32_t)blockIdx.x / t.n_blocks;
     k_let_next_start();
-    cluster_arrive();
+    team_arrive();
     k_wait();
     for (int32_t i = threadIdx.x; i < (int32_t)(sizeof s.row / 4); i += t.n_threads)
-        ((uint32_t *)&s.row)[i] = __ldcg((const uint32_t *)(a.op.rows + idx) + i);
+        ((uint32_t *)&s.row)[i] = listed(lists, (const uint32_t *)(lists.rows + idx) + i);
     clear_buckets(t, s);
     if (threadIdx.x == 0)
         s.n_own = 0;
     __syncthreads();
     float x[VALUES];
-    bool is_bad = load_row(t, a, s, x);
-    cluster_wait(); /* nobody writes to a block that has not begun */
+    bool is_bad = load_row(t, lists, s, x);
+    team_wait(); /* nobody writes to a block that has not begun */
     struct top top = find_max(t, s, x, is_bad);
     struct ft_choice_result out = {FT_CHOICE_OK, -1, 0, a.op.stamp};
     bool is_told = t.rank == 0 && threadIdx.x == 0; /* what has been decided */
@@ -524,22 +539,35 @@ static __global__ void __launch_bounds__(THREADS_MAX, 1)
     else
         is_told = decide(t, s, top, x, out);
     if (is_told)
-        publish(a, s, idx, out);
+        publish(s, a.op.results + idx, out);
     k_fetch_wait();
-    t.cluster.sync(); /* nobody leaves while others write into its memory */
+    team_arrive();
+    team_wait(); /* nobody leaves while others write into its memory */
 }
 
-/* A row has so many threads. Few rows are spread over many processors, since each has less to do
- * then; many rows over few, which wait for each other less. A cluster of 16 needs processors that
- * lie together, and not all do: of 132 there are seven such sets. */
+template <int BYTES>
+static cudaError_t launch(const struct k_target *on, const struct ft_op_choose *op,
+                          unsigned n_cluster, unsigned n_threads) {
+    struct choose_args<BYTES> args;
+    args.op = *op;
+    if (BYTES > NOT_BROUGHT)
+        memcpy(args.lists, op->lists, op->lists_bytes);
+    return k_launch(
+        on, (const void *)choose_kernel<BYTES>,
+        {dim3((unsigned)op->n_rows * n_cluster), dim3(n_threads), sizeof(struct shared), n_cluster},
+        &args);
+}
+
+/* Few rows are spread over many processors, since each has less to do then; many rows over few,
+ * which wait for each other less. A cluster of 16 needs processors that lie together, and not all
+ * do: of 132 there are seven such sets. */
 #define SET_PROCESSORS 18
 extern "C" cudaError_t k_choose(const struct k_target *on, const struct ft_op_choose *op) {
-    struct choose_args args = {*op};
     const int32_t half = CLUSTER_MIN * SLICE_MAX / 2;
     unsigned n_cluster = CLUSTER_MIN, n_threads = THREADS_MAX;
     if (op->n_rows == 0)
         return cudaSuccess;
-    if (op->n_vocab_max > 4 * half)
+    if (op->n_vocab_max > 4 * half || op->lists_bytes > FT_CHOICE_BROUGHT_MAX)
         return cudaErrorInvalidValue;
     if (op->n_vocab_max > 2 * half) {
         n_cluster = CLUSTER_MAX;
@@ -549,18 +577,19 @@ extern "C" cudaError_t k_choose(const struct k_target *on, const struct ft_op_ch
         n_cluster = CLUSTER_MAX;
         n_threads = THREADS_MIN;
     }
-    return k_launch(
-        on, (const void *)choose_kernel,
-        {dim3((unsigned)op->n_rows * n_cluster), dim3(n_threads), sizeof(struct shared), n_cluster},
-        &args);
+    return op->lists != NULL ? launch<FT_CHOICE_BROUGHT_MAX>(on, op, n_cluster, n_threads)
+                             : launch<NOT_BROUGHT>(on, op, n_cluster, n_threads);
 }
 
-extern "C" cudaError_t k_choose_setup(void) {
-    cudaError_t error = cudaFuncSetAttribute((const void *)choose_kernel,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+template <int BYTES> static cudaError_t set_up(void) {
+    const void *kernel = (const void *)choose_kernel<BYTES>;
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              (int)sizeof(struct shared));
     if (error == cudaSuccess)
-        error = cudaFuncSetAttribute((const void *)choose_kernel,
-                                     cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     return error;
+}
+extern "C" cudaError_t k_choose_setup(void) {
+    cudaError_t error = set_up<NOT_BROUGHT>();
+    return error == cudaSuccess ? set_up<FT_CHOICE_BROUGHT_MAX>() : error;
 }

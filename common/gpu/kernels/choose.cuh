@@ -22,12 +22,12 @@ namespace cg = cooperative_groups;
 #define VALUES (BLOCK / LANES) /* of a thread */
 #define SLICE_MAX (THREADS_MAX * VALUES)
 #define BUCKETS 2048
-#define SHARE_MAX 256 /* values of a block that are sent to all for a cut to be found among them */
+#define SHARE_MAX 256 /* values of a block that are sent to all: a cut is found among them */
 #define GATHERED (CLUSTER_MAX * SHARE_MAX)
-#define PAIRS_MAX 256 /* values among which a cut is found by comparing all with all */
+#define PAIRS_MAX 256       /* values among which a cut is found by comparing all with all */
 #define WEIGHT_SCALE 0x1p40 /* as FT_SELECT_SCALE of select.h */
-#define GROUP 32      /* blocks whose sums are added up for themselves, as rowmath has it */
-#define RUN 16        /* tokens that ft_transform_draw passes together */
+#define GROUP 32            /* blocks whose sums are added up for themselves, as rowmath has it */
+#define RUN 16              /* tokens that ft_transform_draw passes together */
 #define EXP_MIN -87.0f
 #define FLT_LEAST 0x1p-126f
 #define FLT_LARGEST 0x1.fffffep127f
@@ -57,13 +57,25 @@ struct team {
 };
 
 static __device__ __forceinline__ struct team team_of_block(void) {
-    struct team t = {cg::this_cluster(), 0, 0, (int32_t)blockDim.x, (int32_t)blockDim.x / 32,
-                     (int32_t)threadIdx.x / 32, (int32_t)threadIdx.x % 32, 0, 0, 0};
+    struct team t = {cg::this_cluster(), 0, 0, 0, 0, 0, 0, 0, 0, 0};
     t.n_blocks = (int32_t)t.cluster.num_blocks();
     t.rank = (int32_t)t.cluster.block_rank();
+    t.n_threads = (int32_t)blockDim.x;
+    t.n_warps = t.n_threads / 32;
+    t.warp = (int32_t)threadIdx.x / 32;
+    t.lane = (int32_t)threadIdx.x % 32;
     t.slice = t.n_threads * VALUES;
     t.own_groups = t.n_threads / THREADS_MIN;
+    t.turn = 0;
     return t;
+}
+
+/* A barrier of the team by which nothing is told: not for what has been written. */
+static __device__ __forceinline__ void team_arrive(void) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
+static __device__ __forceinline__ void team_wait(void) {
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
 
 /* The token, and the slot in a slice, of this thread's value j. */
@@ -98,9 +110,38 @@ static __device__ __forceinline__ void k_fetch_word(void *shared, const void *gl
                  "l"(global)
                  : "memory");
 }
-struct choose_args {
+
+/* What a kernel is launched with. Lists that are brought along lie behind the op; a kernel for those
+ * that have been copied has a size of its own, which is next to nothing. */
+#define NOT_BROUGHT 16
+template <int BYTES> struct choose_args {
     struct ft_op_choose op;
+    alignas(16) char lists[BYTES];
 };
+
+/* The op's lists, where they are; shift leads there from where the rows say they are. */
+struct lists {
+    const struct ft_choice_row *rows;
+    const struct ft_choice_edit *edits;
+    const int32_t *ids;
+    int64_t shift;
+    bool are_brought;
+};
+template <class T> static __device__ __forceinline__ const T *shifted(const T *p, int64_t shift) {
+    return (const T *)((const char *)p + shift);
+}
+template <int BYTES>
+static __device__ __forceinline__ struct lists find_lists(const struct choose_args<BYTES> &a) {
+    bool are_brought = BYTES > NOT_BROUGHT;
+    int64_t shift = are_brought ? a.lists - (const char *)a.op.lists_at : 0;
+    return {shifted(a.op.rows, shift), shifted(a.op.edits, shift), shifted(a.op.ids, shift), shift,
+            are_brought};
+}
+/* An element of a list. Copied ones may have been changed since a kernel before this one read. */
+template <class T>
+static __device__ __forceinline__ T listed(const struct lists &lists, const T *p) {
+    return lists.are_brought ? *p : __ldcg(p);
+}
 
 struct found { /* by one level of a selection */
     int32_t bucket;
@@ -132,8 +173,9 @@ struct shared {
         unsigned is_allowed[SLICE_MAX / 32]; /* while the row is edited */
         float walk[BLOCK / RUN * (RUN + 1)];
     };
-    double upto[OWN_GROUPS_MAX * (GROUP + 1)]; /* sum of the group's blocks up to each of this slice */
-    double groups[2][GROUPS_MAX]; /* sums of all groups of the row; used in turn */
+    double
+        upto[OWN_GROUPS_MAX * (GROUP + 1)]; /* sum of the group's blocks up to each of this slice */
+    double groups[2][GROUPS_MAX];           /* sums of all groups of the row; used in turn */
     double groups_upto[GROUPS_MAX];
     uint64_t warp_weights[WARPS_MAX];
     struct arrival arrivals[WARPS_MAX], first_arrivals[CLUSTER_MAX];

@@ -90,13 +90,21 @@ static __device__ __forceinline__ uint32_t find_value(const struct team &t, stru
     for (int32_t first = 0; first < n; first += t.n_threads / PARTS) {
         int32_t i = first + (int32_t)threadIdx.x / PARTS;
         uint32_t key = i < n ? s.gathered[i] : 0;
+        uint32_t count = 0;
         uint64_t weight = 0;
 #pragma unroll 4
         for (int32_t j = threadIdx.x % PARTS; j < n; j += PARTS)
-            weight += s.gathered[j] < key ? 0 : by_value ? s.own_weights[j] : 1;
+            if (s.gathered[j] >= key && by_value)
+                weight += s.own_weights[j];
+            else if (s.gathered[j] >= key)
+                count++;
 #pragma unroll
         for (int width = 1; width < PARTS; width *= 2)
-            weight += __shfl_xor_sync(0xFFFFFFFFu, weight, width);
+            if (by_value)
+                weight += __shfl_xor_sync(0xFFFFFFFFu, weight, width);
+            else
+                count += __shfl_xor_sync(0xFFFFFFFFu, count, width);
+        weight += count;
         bool is_weighty = i < n && (!by_value || s.own_weights[i] > 0);
         uint32_t best = __reduce_max_sync(0xFFFFFFFFu, i < n && weight >= want ? key : 0);
         uint32_t least = __reduce_min_sync(0xFFFFFFFFu, is_weighty ? key : 0xFFFFFFFFu);

@@ -25,10 +25,8 @@ static __device__ __forceinline__ void fetch_slice(const struct team &t, float *
 #pragma unroll
         for (int j = 0; j < VALUES / 4; j++) {
             int32_t i = ((int32_t)threadIdx.x + j * t.n_threads) * 4, n_in = left - i;
-            k_fetch_part(slice + slot_of(i), n_in > 0 ? from + i : from,
-                         n_in <= 0  ? 0
-                         : n_in < 4 ? n_in * 4
-                                    : 16);
+            n_in = n_in < 0 ? 0 : n_in < 4 ? n_in : 4;
+            k_fetch_part(slice + slot_of(i), n_in > 0 ? from + i : from, n_in * 4);
         }
         return;
     }
@@ -52,19 +50,19 @@ static __device__ __forceinline__ int32_t occurrences(const struct ft_choice_row
     return n;
 }
 
-static __device__ __forceinline__ int4 load_edit(const struct choose_args &a,
+static __device__ __forceinline__ int4 load_edit(const struct lists &lists,
                                                  const struct ft_choice_row &row, int32_t i) {
-    return __ldcg((const int4 *)(a.op.edits + row.first_edit + i));
+    return listed(lists, (const int4 *)(lists.edits + row.first_edit + i));
 }
 
 /* Drafted tokens count as output. Most are in no edit: those are marked in is_edited by the threads
  * that meet them, and the rest is changed afterwards. raw: this thread's first edit. */
-static __device__ __forceinline__ void edit_slice(const struct team &t, const struct choose_args &a,
+static __device__ __forceinline__ void edit_slice(const struct team &t, const struct lists &lists,
                                                   const struct ft_choice_row &row, struct shared &s,
                                                   int4 raw) {
     for (int32_t i = threadIdx.x; i < row.n_edits; i += t.n_threads) {
         if (i >= t.n_threads)
-            raw = load_edit(a, row, i);
+            raw = load_edit(lists, row, i);
         struct ft_choice_edit e = {raw.x, __int_as_float(raw.y), raw.z, raw.w};
         int32_t at = place_of(t, e.id, row.n_vocab);
         if (at < 0)
@@ -91,12 +89,12 @@ static __device__ __forceinline__ void edit_slice(const struct team &t, const st
     __syncthreads();
 }
 
-static __device__ __forceinline__ void mask_slice(const struct team &t, const struct choose_args &a,
+static __device__ __forceinline__ void mask_slice(const struct team &t, const struct lists &lists,
                                                   const struct ft_choice_row &row,
                                                   struct shared &s) {
-    const int32_t *banned = a.op.ids + row.first_banned, *allowed = a.op.ids + row.first_allowed;
+    const int32_t *banned = lists.ids + row.first_banned, *allowed = lists.ids + row.first_allowed;
     for (int32_t i = threadIdx.x; i < row.n_banned; i += t.n_threads) {
-        int32_t at = place_of(t, __ldcg(banned + i), row.n_vocab);
+        int32_t at = place_of(t, listed(lists, banned + i), row.n_vocab);
         if (at >= 0)
             s.slice[at] = -INFINITY;
     }
@@ -106,7 +104,7 @@ static __device__ __forceinline__ void mask_slice(const struct team &t, const st
         s.is_allowed[i] = 0;
     __syncthreads();
     for (int32_t i = threadIdx.x; i < row.n_allowed; i += t.n_threads) {
-        int32_t id = __ldcg(allowed + i), at = id & (t.slice - 1);
+        int32_t id = listed(lists, allowed + i), at = id & (t.slice - 1);
         if (place_of(t, id, row.n_vocab) >= 0)
             atomicOr(&s.is_allowed[at / 32], 1u << at % 32);
     }
@@ -130,16 +128,16 @@ static __device__ __forceinline__ bool read_slice(const struct team &t, const st
 }
 
 /* This thread's values, edited; q of a draft is on its way. Returns whether a logit is none. */
-static __device__ __forceinline__ bool load_row(const struct team &t, const struct choose_args &a,
+static __device__ __forceinline__ bool load_row(const struct team &t, const struct lists &lists,
                                                 struct shared &s, float x[VALUES]) {
     const struct ft_choice_row &row = s.row;
     int4 raw = make_int4(0, 0, 0, 0);
     int32_t drafted = 0;
     bool is_masked = row.n_banned > 0 || row.n_allowed > 0, is_bad = false;
     if ((int32_t)threadIdx.x < row.n_drafted)
-        drafted = __ldcg(row.drafted + threadIdx.x);
+        drafted = listed(lists, shifted(row.drafted, lists.shift) + threadIdx.x);
     if ((int32_t)threadIdx.x < row.n_edits)
-        raw = load_edit(a, row, threadIdx.x);
+        raw = load_edit(lists, row, threadIdx.x);
     fetch_slice(t, s.slice, row.logits, row.n_vocab);
     if ((int32_t)threadIdx.x < row.n_drafted) {
         s.drafted[threadIdx.x] = drafted;
@@ -147,6 +145,17 @@ static __device__ __forceinline__ bool load_row(const struct team &t, const stru
     }
     k_fetch_wait();
     __syncthreads();
+    if (is_masked) { /* a mask may not hide what is no logit */
+        is_bad = read_slice(t, s, x);
+        __syncthreads();
+    }
+    if (row.n_edits > 0 || (row.has_penalties && row.n_drafted > 0))
+        edit_slice(t, lists, row, s, raw);
+    if (is_masked) {
+        mask_slice(t, lists, row, s);
+        __syncthreads();
+    }
+    is_bad |= read_slice(t, s, x);
     if (row.kind == FT_CHOICE_SPECULATE && row.q != NULL) {
         fetch_slice(t, s.q, row.q, row.n_q);
         if (threadIdx.x == 0 && (row.draft < 0 || row.draft >= row.n_q))
@@ -154,17 +163,7 @@ static __device__ __forceinline__ bool load_row(const struct team &t, const stru
         else if (threadIdx.x == 0)
             k_fetch_word(&s.q_draft, row.q + row.draft);
     }
-    if (is_masked) { /* a mask may not hide what is no logit */
-        is_bad = read_slice(t, s, x);
-        __syncthreads();
-    }
-    if (row.n_edits > 0 || (row.has_penalties && row.n_drafted > 0))
-        edit_slice(t, a, row, s, raw);
-    if (is_masked) {
-        mask_slice(t, a, row, s);
-        __syncthreads();
-    }
-    return read_slice(t, s, x) || is_bad;
+    return is_bad;
 }
 
 #endif
