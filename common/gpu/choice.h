@@ -68,10 +68,16 @@ struct ft_choice_result {
     int32_t stamp; /* the op's, written last: the result is there */
 };
 
+/* A launch brings so many bytes along in less time than a copy before it takes. */
+#define FT_CHOICE_BROUGHT_MAX 8064
+
 /* Decide n_rows rows, each by itself: a row's result depends on nothing but its own fields, and is
  * the same as that of the functions of spec, bit for bit.
  * dev   rows, edits, ids
- * dev   results  [n_rows], or pinned host memory */
+ * dev   results  [n_rows], or pinned host memory; 16-byte aligned
+ * host  lists    [lists_bytes] or NULL: what else lies on the device at lists_at, which is rows,
+ *                edits, ids and what the rows' drafted point to: the launch brings it along, and
+ *                nothing has to be there */
 struct ft_op_choose {
     const struct ft_choice_row *rows;
     int32_t n_rows;
@@ -80,6 +86,8 @@ struct ft_op_choose {
     const int32_t *ids;
     struct ft_choice_result *results;
     int32_t stamp;
+    uint32_t lists_bytes; /* at most FT_CHOICE_BROUGHT_MAX */
+    const void *lists, *lists_at;
 };
 
 #ifdef __cplusplus

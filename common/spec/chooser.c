@@ -141,7 +141,13 @@ enum ft_code ft_chooser_run(struct ft_chooser *c, struct ft_err *err) {
     if (op.n_rows == 0)
         return FT_OK;
     fill(c, &op, &used);
-    kind->copy(c->device, c->d_memory, c->staging, used);
+    if (used <= FT_CHOICE_BROUGHT_MAX) {
+        op.lists = c->staging;
+        op.lists_at = c->d_memory;
+        op.lists_bytes = (uint32_t)used;
+    } else {
+        kind->copy(c->device, c->d_memory, c->staging, used);
+    }
     kind->ops->choose(c->device, &op);
     int64_t until_ns = ft_clock_now_ns() + PATIENCE_NS;
     for (int32_t i = 0; i < op.n_rows; i++)

@@ -8,13 +8,17 @@
 #include "unit/choice_cases.h"
 
 #define ROWS_MAX 1024
+#define TIMES_MAX 8
 
 /* A batch of rounds, with rows on the GPU. */
 struct scene {
     struct twin twin;
     struct ft_choice_batch batch;
     struct ft_choice_result results[ROWS_MAX], host_results[ROWS_MAX];
-    int32_t n_asked, n_decided;
+    int32_t n_asked, n_decided, n_brought;
+    int32_t drafted[CASE_DRAFTS]; /* of the batch's rounds, when they lie behind its lists */
+    bool has_drafted;
+    char *lists;
 };
 
 static struct scene scene;
@@ -26,15 +30,47 @@ static void setup(void) {
 
 static void teardown(void) {
     ft_choice_batch_destroy(&scene.batch);
+    free(scene.lists);
+    scene.lists = NULL;
     twin_close(&scene.twin);
+}
+
+/* The batch's lists one after the other, as the chooser has them; copied, or brought by the launch
+ * where they are short enough and the drafted ids are among them. */
+static void put_lists(struct scene *s, struct ft_op_choose *op) {
+    struct ft_choice_batch *b = &s->batch;
+    size_t row_bytes = (size_t)b->n_rows * sizeof *b->rows;
+    size_t edit_bytes = (size_t)b->n_edits * sizeof *b->edits;
+    size_t id_bytes = ((size_t)b->n_ids * sizeof *b->ids + 15) / 16 * 16;
+    size_t bytes = row_bytes + edit_bytes + id_bytes + sizeof s->drafted;
+    char *all = s->lists = realloc(s->lists, bytes);
+    bool is_brought = s->has_drafted && bytes <= FT_CHOICE_BROUGHT_MAX;
+    /* What is brought has an address of the device's, at which there is something else. */
+    memset(all, 0xFF, bytes);
+    char *there = twin_put(&s->twin, all, bytes);
+    for (int32_t i = 0; s->has_drafted && i < b->n_rows; i++)
+        b->rows[i].drafted = (const int32_t *)(void *)(there + bytes - sizeof s->drafted);
+    memcpy(all, b->rows, row_bytes);
+    memcpy(all + row_bytes, b->edits, edit_bytes);
+    memcpy(all + row_bytes + edit_bytes, b->ids, (size_t)b->n_ids * sizeof *b->ids);
+    memcpy(all + bytes - sizeof s->drafted, s->drafted, sizeof s->drafted);
+    op->rows = (const void *)there;
+    op->edits = (const void *)(there + row_bytes);
+    op->ids = (const void *)(there + row_bytes + edit_bytes);
+    if (is_brought) {
+        op->lists = all;
+        op->lists_at = there;
+        op->lists_bytes = (uint32_t)bytes;
+        s->n_brought++;
+    } else {
+        s->twin.gpu->kind->copy(s->twin.gpu, there, all, bytes);
+    }
 }
 
 static void run(struct scene *s) {
     struct ft_choice_batch *b = &s->batch;
     struct ft_op_choose op = {.n_rows = b->n_rows, .n_vocab_max = b->n_vocab_max, .stamp = 17};
-    op.rows = twin_put(&s->twin, b->rows, (size_t)b->n_rows * sizeof *b->rows);
-    op.edits = twin_put(&s->twin, b->edits, (size_t)(b->n_edits + 1) * sizeof *b->edits);
-    op.ids = twin_put(&s->twin, b->ids, (size_t)(b->n_ids + 1) * sizeof *b->ids);
+    put_lists(s, &op);
     memset(s->results, 0xFF, sizeof s->results);
     op.results = twin_put(&s->twin, s->results, (size_t)b->n_rows * sizeof *s->results);
     s->twin.gpu->kind->ops->choose(s->twin.gpu, &op);
@@ -46,7 +82,7 @@ static void run(struct scene *s) {
 /* One case: its rows on the GPU, then the kernel beside the rule. */
 static void check_case(struct scene *s, uint64_t number, int32_t n_vocab_max) {
     struct choice_case c;
-    struct ft_choice_round at;
+    struct ft_choice_round at[TIMES_MAX];
     struct ft_verdict want, got;
     struct ft_err err = {0};
     choice_case_create(&c, number, n_vocab_max);
@@ -64,23 +100,30 @@ static void check_case(struct scene *s, uint64_t number, int32_t n_vocab_max) {
     round.p_rows = p_rows;
     round.q_rows = round.q_rows == NULL ? NULL : q_rows;
     ft_choice_batch_reset(&s->batch);
-    if (ft_choice_add_round(&s->batch, c.rule, &round, drafted, &at)) {
+    s->has_drafted = number % 2 == 0;
+    memcpy(s->drafted, c.draft, sizeof s->drafted);
+    /* More rows than can be spread over the whole card, now and then. */
+    int32_t n_times = number % 3 == 0 ? TIMES_MAX : 1, n_added = 0;
+    while (n_added < n_times &&
+           ft_choice_add_round(&s->batch, c.rule, &round, drafted, &at[n_added]))
+        n_added++;
+    if (n_added > 0)
         run(s);
-        if (ft_choice_verdict(c.rule, &round, &at, s->results, &got)) {
-            ck_assert_msg(ok, "case %llu: the rule says %s", (unsigned long long)number, err.text);
-            ck_assert_msg(got.n_tokens == want.n_tokens &&
-                              memcmp(got.tokens, want.tokens,
-                                     (size_t)want.n_tokens * sizeof *want.tokens) == 0,
-                          "case %llu (%s, V %d, T %g, top_k %d, top_p %g): %d tokens, last %d, not "
-                          "%d, last %d",
-                          (unsigned long long)number, c.rule->name, c.n_vocab,
-                          (double)c.sampling.temperature, c.sampling.top_k,
-                          (double)c.sampling.top_p, got.n_tokens, got.tokens[got.n_tokens - 1],
-                          want.n_tokens, want.tokens[want.n_tokens - 1]);
-            s->n_decided++;
-        } else {
-            s->n_asked++;
+    for (int32_t i = 0; i < n_added; i++) {
+        if (!ft_choice_verdict(c.rule, &round, &at[i], s->results, &got)) {
+            s->n_asked += i == 0;
+            continue;
         }
+        ck_assert_msg(ok, "case %llu: the rule says %s", (unsigned long long)number, err.text);
+        ck_assert_msg(
+            got.n_tokens == want.n_tokens &&
+                memcmp(got.tokens, want.tokens, (size_t)want.n_tokens * sizeof *want.tokens) == 0,
+            "case %llu (%s, V %d, T %g, top_k %d, top_p %g): %d tokens, last %d, not "
+            "%d, last %d",
+            (unsigned long long)number, c.rule->name, c.n_vocab, (double)c.sampling.temperature,
+            c.sampling.top_k, (double)c.sampling.top_p, got.n_tokens, got.tokens[got.n_tokens - 1],
+            want.n_tokens, want.tokens[want.n_tokens - 1]);
+        s->n_decided += i == 0;
     }
     twin_release(&s->twin);
     ft_transform_destroy(&t);
@@ -93,11 +136,12 @@ static const struct {
 #define N_LOADS ((int)(sizeof loads / sizeof loads[0]))
 
 START_TEST(rounds_are_decided_as_on_the_host) {
-    scene.n_asked = scene.n_decided = 0;
+    scene.n_asked = scene.n_decided = scene.n_brought = 0;
     for (int32_t i = 0; i < loads[_i].n_cases; i++)
         check_case(&scene, (uint64_t)(i + 1 + 100000 * _i), loads[_i].n_vocab_max);
     ck_assert_int_gt(scene.n_decided, loads[_i].n_cases / 2);
     ck_assert_int_lt(scene.n_asked, loads[_i].n_cases / 3);
+    ck_assert_int_gt(scene.n_brought, loads[_i].n_cases / 4);
 }
 END_TEST
 
@@ -124,6 +168,8 @@ static void check_drafts(struct scene *s, int32_t n_vocab_max, uint64_t first, u
         float *q = draft.probs = twin_put(&s->twin, got, row_bytes);
         draft.drafted = twin_put(&s->twin, c.draft, sizeof c.draft);
         ft_choice_batch_reset(&s->batch);
+        s->has_drafted = number % 2 == 0;
+        memcpy(s->drafted, c.draft, sizeof s->drafted);
         ck_assert(ft_choice_add_draft(&s->batch, &draft));
         run(s);
         ck_assert_msg(s->results[0].status == s->host_results[0].status &&
@@ -146,33 +192,70 @@ START_TEST(drafts_have_the_bits_of_the_host) {
 }
 END_TEST
 
-/* Many equal values at a cut: the selection has to go on to the last bit. */
-START_TEST(flat_rows_are_cut_as_on_the_host) {
-    struct ft_sampling sampling = ft_sampling_default();
-    enum { N = 128256 };
-    float *row = calloc(N, sizeof *row), *want = calloc(N, sizeof *row);
-    for (int way = 0; way < 4; way++) {
-        for (int32_t i = 0; i < N; i++)
-            row[i] = way == 0 ? 1.0f : way == 1 ? (float)(i % 3) : (float)i * 1e-7f;
-        sampling.top_k = way < 3 ? 70000 : 0;
-        sampling.top_p = way == 2 ? 1.0f : 0.7f;
-        struct ft_choice_draft draft = {
-            .sampling = &sampling, .logits = row, .probs = want, .n_vocab = N, .position = 5};
-        ft_choice_batch_reset(&scene.batch);
-        ck_assert(ft_choice_add_draft(&scene.batch, &draft));
-        choice_run_on_host(&scene.batch, scene.host_results);
-        draft.logits = twin_put(&scene.twin, row, N * sizeof *row);
-        float *q = draft.probs = twin_put(&scene.twin, row, N * sizeof *row);
-        ft_choice_batch_reset(&scene.batch);
-        ck_assert(ft_choice_add_draft(&scene.batch, &draft));
-        run(&scene);
-        ck_assert_int_eq(scene.results[0].token, scene.host_results[0].token);
-        twin_get(&scene.twin, row, q, N * sizeof *row);
-        ck_assert_mem_eq(row, want, N * sizeof *row);
-        twin_release(&scene.twin);
+/* Rows whose cuts are found in different ways: among few values that have been gathered, among many
+ * of them, or among all values, down to the last bit. */
+static float shaped(int way, int32_t i, int32_t n) {
+    uint32_t noise[4];
+    switch (way) {
+    case 0: /* all are at the cut */
+        return 1.0f;
+    case 1: /* a third is */
+        return (float)(i % 3);
+    case 2: /* bits alone tell them apart */
+        return (float)i * 1e-7f;
+    case 3: /* all that matter are in one block */
+        return (float)i * -0.01f;
+    case 4: /* fewer have a chance than top-k leaves */
+        return i % (n / 20) == 7 ? (float)(i % 11) : -INFINITY;
+    default: /* a few likely ones over noise */
+        ft_philox_block(3, 5, (uint32_t)i, 0, noise);
+        return -1.6f * logf(((float)noise[0] + 0.5f) * 0x1p-32f);
     }
-    free(row);
+}
+#define N_SHAPES 6
+
+static void check_cut(struct scene *s, const float *row, int32_t n, int32_t top_k, float top_p) {
+    struct ft_sampling sampling = ft_sampling_default();
+    float *want = calloc((size_t)n, sizeof *want), *got = malloc((size_t)n * sizeof *got);
+    size_t bytes = (size_t)n * sizeof *row;
+    sampling.top_k = top_k;
+    sampling.top_p = top_p;
+    struct ft_choice_draft draft = {
+        .sampling = &sampling, .logits = row, .probs = want, .n_vocab = n, .position = 5};
+    s->has_drafted = false;
+    ft_choice_batch_reset(&s->batch);
+    ck_assert(ft_choice_add_draft(&s->batch, &draft));
+    choice_run_on_host(&s->batch, s->host_results);
+    draft.logits = twin_put(&s->twin, row, bytes);
+    float *q = draft.probs = twin_put(&s->twin, row, bytes);
+    ft_choice_batch_reset(&s->batch);
+    ck_assert(ft_choice_add_draft(&s->batch, &draft));
+    run(s);
+    twin_get(&s->twin, got, q, bytes);
+    ck_assert_msg(s->results[0].token == s->host_results[0].token && memcmp(got, want, bytes) == 0,
+                  "V %d, top_k %d, top_p %g: token %d, not %d", n, top_k, (double)top_p,
+                  s->results[0].token, s->host_results[0].token);
+    twin_release(&s->twin);
     free(want);
+    free(got);
+}
+
+START_TEST(shaped_rows_are_cut_as_on_the_host) {
+    static const struct {
+        int32_t top_k;
+        float top_p;
+    } cuts[] = {{1, 1},     {50, 1},       {50, 0.9f}, {200, 0.9f}, {250, 1},
+                {70000, 1}, {70000, 0.7f}, {0, 0.01f}, {0, 0.95f},  {0, 0.999f}};
+    static const int32_t n_vocabs[] = {5000, 60000, 128256, 152000};
+    for (size_t v = 0; v < sizeof n_vocabs / sizeof n_vocabs[0]; v++) {
+        int32_t n = n_vocabs[v];
+        float *row = calloc((size_t)(n + 15) / 16 * 16, sizeof *row);
+        for (int32_t i = 0; i < n; i++)
+            row[i] = shaped(_i, i, n);
+        for (size_t c = 0; c < sizeof cuts / sizeof cuts[0]; c++)
+            check_cut(&scene, row, n, cuts[c].top_k, cuts[c].top_p);
+        free(row);
+    }
 }
 END_TEST
 
@@ -189,7 +272,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, rounds_are_decided_as_on_the_host, 0, N_LOADS);
     tcase_add_loop_test(tcase, drafts_have_the_bits_of_the_host, 0, N_LOADS);
-    tcase_add_test(tcase, flat_rows_are_cut_as_on_the_host);
+    tcase_add_loop_test(tcase, shaped_rows_are_cut_as_on_the_host, 0, N_SHAPES);
     suite_add_tcase(suite, tcase);
     TCase *small = tcase_create("small"); /* for tools that slow the GPU down a thousandfold */
     tcase_add_checked_fixture(small, setup, teardown);

@@ -17,6 +17,8 @@ static void fake_choose(struct ft_device *device, const struct ft_op_choose *op)
                                     .n_rows = op->n_rows};
     if (of(device)->is_broken)
         return;
+    if (op->lists != NULL)
+        memcpy((void *)(uintptr_t)op->lists_at, op->lists, op->lists_bytes);
     choice_run_on_host(&batch, op->results);
     for (int32_t i = 0; i < op->n_rows; i++)
         op->results[i].stamp = op->stamp;

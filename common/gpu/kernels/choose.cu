@@ -1,144 +1,22 @@
 /* A row of logits becomes a token, without sorting: the same steps, in the same order of sums, as
  * common/spec has them (transform.c, rowmath.c, select.c, residual.c, gumbel.c).
  *
- * A cluster of 8 blocks, or of 16 for a large vocabulary, has one row, which is read once and then
- * stays in registers. rowmath cuts a row in blocks of 256 tokens and each of them in 16 lanes; a
- * thread has one lane of one block: token block * 256 + lane + 16 j is its value j. So a lane's sum
- * is a thread's, a block's sum is a tree over 16 threads, and the blocks' sums are added up group
- * by group in each block of the cluster, which all get the same. */
+ * A cluster of 8 or 16 blocks has one row, which is read once and then stays in registers. rowmath
+ * cuts a row in blocks of 256 tokens and each of them in 16 lanes; a thread has one lane of one
+ * block: token block * 256 + lane + 16 j is its value j. So a lane's sum is a thread's, a block's
+ * sum is a tree over 16 threads, and a group of 32 blocks is added up by the cluster's block that
+ * has it.
+ *
+ * What is done three times is one piece of code in a loop, and what is done to few values is not
+ * unrolled: each instruction is fetched for a run or two, and waiting for code is a good part of
+ * all waiting here. */
+#include <string.h>
+
 #include "common/gpu/kernels/choose.cuh"
 #include "common/gpu/kernels/choose_cut.cuh"
+#include "common/gpu/kernels/choose_load.cuh"
 
 #define BLANK INT32_MAX
-
-/* ---- edits */
-
-static __device__ __forceinline__ float penalise(const struct ft_choice_row &row, float logit,
-                                                 int32_t n_output) {
-    logit = logit > 0.0f ? logit / row.repetition : logit * row.repetition;
-    if (n_output > 0)
-        logit = logit - (row.frequency * (float)n_output + row.presence);
-    return logit;
-}
-
-/* The row's part of this block, edited, in shared memory. Returns whether a logit is none. */
-static __device__ __forceinline__ bool load_slice(const struct ft_choice_row &row, int32_t rank,
-                                                  float *slice) {
-    bool is_bad = false;
-    int32_t first = rank * SLICE;
-#pragma unroll
-    for (int32_t i = threadIdx.x * 4; i < SLICE; i += THREADS * 4) {
-        float4 x = make_float4(-INFINITY, -INFINITY, -INFINITY, -INFINITY);
-        int32_t left = row.n_vocab - first - i;
-        if (left > 0)
-            x = __ldcg((const float4 *)(row.logits + first + i));
-        x.y = left > 1 ? x.y : -INFINITY;
-        x.z = left > 2 ? x.z : -INFINITY;
-        x.w = left > 3 ? x.w : -INFINITY;
-        is_bad |= !(x.x < INFINITY) || !(x.y < INFINITY) || !(x.z < INFINITY) || !(x.w < INFINITY);
-        *(float4 *)(slice + i) = x;
-    }
-    return is_bad;
-}
-
-/* Where a token lies in this block's slice; -1: with another block. */
-static __device__ __forceinline__ int32_t place_of(int32_t id, int32_t rank, int32_t n_vocab) {
-    if (id < 0 || id >= n_vocab)
-        return -1;
-    return id / SLICE == rank ? id % SLICE : -1;
-}
-
-static __device__ __forceinline__ int32_t occurrences(const struct ft_choice_row &row,
-                                                      const int32_t *drafted, int32_t id) {
-    int32_t n = 0;
-    for (int32_t j = 0; j < row.n_drafted; j++)
-        n += drafted[j] == id;
-    return n;
-}
-
-/* Drafted tokens count as output. Most are in no edit: those are marked in is_edited by the threads
- * that meet them, and the rest is changed afterwards. */
-static __device__ __forceinline__ void edit_slice(const struct choose_args &a,
-                                                  const struct ft_choice_row &row, int32_t rank,
-                                                  struct shared &s) {
-    const struct ft_choice_edit *edits = a.op.edits + row.first_edit;
-    for (int32_t i = threadIdx.x; i < row.n_edits; i += THREADS) {
-        int4 raw = __ldcg((const int4 *)(edits + i));
-        struct ft_choice_edit e = {raw.x, __int_as_float(raw.y), raw.z, raw.w};
-        int32_t at = place_of(e.id, rank, row.n_vocab);
-        if (at < 0)
-            continue;
-        int32_t n = row.has_penalties ? occurrences(row, s.drafted, e.id) : 0;
-        float x = s.slice[at] + e.bias;
-        if (row.has_penalties && (e.is_counted || n > 0))
-            x = penalise(row, x, e.n_output + n);
-        s.slice[at] = x;
-        for (int32_t j = 0; n > 0 && j < row.n_drafted; j++)
-            if (s.drafted[j] == e.id)
-                s.is_edited[j] = 1;
-    }
-    __syncthreads();
-    int32_t j = threadIdx.x;
-    if (row.has_penalties && j < row.n_drafted && !s.is_edited[j]) {
-        int32_t id = s.drafted[j], at = place_of(id, rank, row.n_vocab);
-        bool is_first = true;
-        for (int32_t i = 0; i < j; i++)
-            is_first = is_first && s.drafted[i] != id;
-        if (at >= 0 && is_first)
-            s.slice[at] = penalise(row, s.slice[at], occurrences(row, s.drafted, id));
-    }
-    __syncthreads();
-}
-
-static __device__ __forceinline__ void mask_slice(const struct choose_args &a,
-                                                  const struct ft_choice_row &row, int32_t rank,
-                                                  struct shared &s) {
-    const int32_t *banned = a.op.ids + row.first_banned, *allowed = a.op.ids + row.first_allowed;
-    for (int32_t i = threadIdx.x; i < row.n_banned; i += THREADS) {
-        int32_t at = place_of(__ldcg(banned + i), rank, row.n_vocab);
-        if (at >= 0)
-            s.slice[at] = -INFINITY;
-    }
-    if (row.n_allowed == 0)
-        return;
-    for (int32_t i = threadIdx.x; i < SLICE / 32; i += THREADS)
-        s.is_allowed[i] = 0;
-    __syncthreads();
-    for (int32_t i = threadIdx.x; i < row.n_allowed; i += THREADS) {
-        int32_t at = place_of(__ldcg(allowed + i), rank, row.n_vocab);
-        if (at >= 0)
-            atomicOr(&s.is_allowed[at / 32], 1u << at % 32);
-    }
-    __syncthreads();
-    for (int32_t i = threadIdx.x; i < SLICE; i += THREADS)
-        if ((s.is_allowed[i / 32] >> i % 32 & 1) == 0)
-            s.slice[i] = -INFINITY;
-}
-
-/* This thread's values, edited. Returns whether a logit is none, in this block. */
-static __device__ __forceinline__ bool load_row(const struct choose_args &a,
-                                                const struct ft_choice_row &row, int32_t rank,
-                                                struct shared &s, float x[VALUES]) {
-    bool is_bad = load_slice(row, rank, s.slice);
-    if ((int32_t)threadIdx.x < row.n_drafted) {
-        s.drafted[threadIdx.x] = __ldcg(row.drafted + threadIdx.x);
-        s.is_edited[threadIdx.x] = 0;
-    }
-    __syncthreads();
-    if (row.n_edits > 0 || (row.has_penalties && row.n_drafted > 0))
-        edit_slice(a, row, rank, s);
-    if (row.n_banned > 0 || row.n_allowed > 0) {
-        mask_slice(a, row, rank, s);
-        __syncthreads();
-    }
-#pragma unroll
-        for (int j = 0; j < VALUES; j++) {
-            x[j] = s.slice[threadIdx.x / LANES * BLOCK + threadIdx.x % LANES +
-                              j * LANES];
-            is_bad |= !(x[j] < INFINITY);
-        }
-    return is_bad;
-}
 
 /* ---- distribution */
 
@@ -160,418 +38,558 @@ static __device__ __forceinline__ float exp_in_range(float z) {
     return __fmul_rn(y, __uint_as_float(bits));
 }
 
-/* Sum of all values in the order of ft_rowmath_sum: the blocks' of a group, then the groups'.
- * s.upto[turn][sum_at(i)] is that of blocks 0 .. i, s.before[g] that of groups 0 .. g - 1. */
-static __device__ __forceinline__ double sum_row(cg::cluster_group &cluster, struct shared &s,
-                                                 const float x[VALUES], int &turn) {
-    int32_t n_blocks = (int32_t)cluster.num_blocks() * (SLICE / BLOCK);
-    int32_t n_groups = n_blocks / GROUP;
-    int32_t rank = (int32_t)cluster.block_rank();
-    turn ^= 1;
+struct weighing {
+    float max, scale, cut;
+};
+
+static __device__ __forceinline__ float weigh(const struct weighing &w, float x) {
+    float z = __fmul_rn(__fsub_rn(x, w.max), w.scale);
+    float e = exp_in_range(z >= EXP_MIN ? z : EXP_MIN);
+    return z >= EXP_MIN && x >= w.cut ? e : 0.0f;
+}
+
+/* All of this thread's values. Where only few are above the cut, those one by one. */
+static __device__ __forceinline__ void weigh_all(const struct weighing &w, bool are_few,
+                                                 float x[VALUES]) {
+    if (!are_few) {
+#pragma unroll
+        for (int j = 0; j < VALUES; j++)
+            x[j] = weigh(w, x[j]);
+        return;
+    }
+    uint32_t mine = reaching(x, w.cut);
+#pragma unroll 1
+    for (uint32_t left = mine; left != 0; left &= left - 1) {
+        int32_t at = __ffs((int)left) - 1;
+        float e = weigh(w, pick(x, at));
+#pragma unroll
+        for (int j = 0; j < VALUES; j++)
+            x[j] = j == at ? e : x[j];
+    }
+#pragma unroll
+    for (int j = 0; j < VALUES; j++)
+        x[j] = (mine >> j & 1) != 0 ? x[j] : 0.0f;
+}
+
+/* Sum of all values in the order of ft_rowmath_sum: the blocks' of a group, then the groups'. A
+ * cluster's block has whole groups, of which it tells the others the sums. */
+struct row_sum {
+    double total;
+    double upto; /* of groups 0 .. lane */
+};
+
+/* The sum of each block of 256, to s.upto. */
+static __device__ __forceinline__ void sum_blocks(struct shared &s, const float x[VALUES]) {
     float lane = x[0];
 #pragma unroll
     for (int j = 1; j < VALUES; j++)
         lane = __fadd_rn(lane, x[j]);
-    double block_sum = (double)lane;
+    double sum = (double)lane;
 #pragma unroll
     for (int width = LANES / 2; width > 0; width /= 2)
-        block_sum = __dadd_rn(block_sum, __shfl_down_sync(0xFFFFFFFFu, block_sum, width, LANES));
-    if (threadIdx.x % LANES == 0) {
-        int32_t block = rank * (SLICE / BLOCK) + threadIdx.x / LANES;
-        for (unsigned r = 0; r < cluster.num_blocks(); r++)
-            cluster.map_shared_rank(&s, r)->upto[turn][sum_at(block)] = block_sum;
-    }
-    cluster.sync();
-    double *upto = s.upto[turn];
-    if ((int32_t)threadIdx.x < n_groups) {
+        sum = __dadd_rn(sum, __shfl_down_sync(0xFFFFFFFFu, sum, width, LANES));
+    if (threadIdx.x % LANES == 0)
+        s.upto[sum_at(threadIdx.x / LANES)] = sum;
+    __syncthreads();
+}
+
+/* Behind sum_blocks. By the first warp: a lane adds up a group. */
+static __device__ __forceinline__ struct row_sum sum_groups(struct team &t, struct shared &s) {
+    int32_t has_two = t.own_groups - 1, n_groups = t.n_blocks << has_two;
+    t.turn ^= 1;
+    if (t.warp == 0) {
         double sum = 0.0;
+        double *upto = s.upto + t.lane * (GROUP + 1);
+        if (t.lane <= has_two)
 #pragma unroll 8
-        for (int32_t i = 0; i < GROUP; i++) {
-            sum = __dadd_rn(sum, upto[threadIdx.x * (GROUP + 1) + i]);
-            upto[threadIdx.x * (GROUP + 1) + i] = sum;
-        }
-        s.before[threadIdx.x] = sum;
+            for (int i = 0; i < GROUP; i++) {
+                sum = __dadd_rn(sum, upto[i]);
+                upto[i] = sum;
+            }
+        sum = __shfl_sync(0xFFFFFFFFu, sum, t.lane & has_two);
+        if (t.lane < n_groups)
+            t.cluster.map_shared_rank(&s, t.lane >> has_two)
+                ->groups[t.turn][(t.rank << has_two) + (t.lane & has_two)] = sum;
     }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        double sum = 0.0, next;
+    t.cluster.sync();
+    if (t.warp == 0) {
+        double upto = 0.0;
 #pragma unroll 8
-        for (int g = 0; g < n_groups; g++, sum = next) {
-            next = __dadd_rn(sum, s.before[g]);
-            s.before[g] = sum;
+        for (int g = 0; g < n_groups; g++) {
+            double sum = __dadd_rn(upto, s.groups[t.turn][g]);
+            upto = g <= t.lane ? sum : upto;
         }
-        s.total = sum;
+        s.groups_upto[t.lane] = upto;
     }
     __syncthreads();
-    double total = s.total;
-    if ((int32_t)threadIdx.x < n_blocks) {
-        int32_t at = sum_at(threadIdx.x);
-        upto[at] = __dadd_rn(s.before[threadIdx.x / GROUP], upto[at]);
-    }
-    __syncthreads();
-    return total;
+    return {s.groups_upto[n_groups - 1], s.groups_upto[t.lane]};
 }
 
-/* As ft_transform_row, of values that are edited already. */
-static __device__ __forceinline__ void distribute(cg::cluster_group &cluster, struct shared &s,
-                                                  const struct ft_choice_row &row, float max,
-                                                  int &turn, float x[VALUES]) {
-    float cut = -INFINITY, scale = __fdiv_rn(1.0f, row.temperature);
-    if (row.top_k > 0 && row.top_k < row.n_vocab)
-        cut = select_cut(cluster, s, x, -INFINITY, (uint64_t)row.top_k, false);
-#pragma unroll
-        for (int j = 0; j < VALUES; j++) {
-            float z = __fmul_rn(__fsub_rn(x[j], max), scale);
-            float e = exp_in_range(z >= EXP_MIN ? z : EXP_MIN);
-            x[j] = z >= EXP_MIN && x[j] >= cut ? e : 0.0f;
-        }
-    double sum = 0.0;
-    float threshold = row.min_p;
-    if (row.top_p < 1.0f || !(threshold > 0.0f))
-        sum = sum_row(cluster, s, x, turn);
-    if (row.top_p < 1.0f) {
-        double bound = (1.0 - (double)row.top_p) * sum / (double)row.n_vocab * 0.999;
-        float least = bound > (double)FLT_LEAST ? (float)bound : FLT_LEAST;
-        uint64_t want = fixed_point((double)row.top_p * sum);
-        float nucleus = select_cut(cluster, s, x, least, want, true);
-        threshold = nucleus > threshold ? nucleus : threshold;
+/* Where top-k cuts, and what may lie above it as gathered keys. Returns how many; -1: they are not
+ * gathered. bound: at least k values reach it. */
+static __device__ __forceinline__ int32_t cut_top_k(const struct team &t, struct shared &s,
+                                                    float bound, const float x[VALUES],
+                                                    float *cut) {
+    uint64_t k = (uint64_t)s.row.top_k;
+    int32_t n = gather(t, s, x, reaching(x, bound));
+    if (n < 0) {
+        *cut = value_of(select_from_all(t, s, x, -INFINITY, k, false));
+    } else if (n > PAIRS_MAX) { /* a selection of so many loses them */
+        *cut = value_of(select_gathered(t, s, n, k, false));
+        return -1;
+    } else if ((uint64_t)n >= k) {
+        *cut = value_of(find_value(t, s, n, k, false));
     }
-    if (threshold > 0.0f) {
-#pragma unroll
-            for (int j = 0; j < VALUES; j++)
-                x[j] = x[j] >= threshold ? x[j] : 0.0f;
-        sum = sum_row(cluster, s, x, turn);
-    }
-    float factor = (float)(1.0 / sum);
-#pragma unroll
-        for (int j = 0; j < VALUES; j++)
-            x[j] = __fmul_rn(x[j], factor);
+    return n;
 }
 
-static __device__ __forceinline__ int32_t id_of(int32_t rank, int j) {
-    return rank * SLICE + threadIdx.x / LANES * BLOCK + threadIdx.x % LANES +
-           j * LANES;
+/* The gathered logits, at most PAIRS_MAX, become the weights >= least that they have. Returns how
+ * many there are. Nothing is gathered after it. */
+static __device__ __forceinline__ int32_t weigh_gathered(struct shared &s, int32_t n,
+                                                         const struct weighing &w, float least) {
+    float e = (int32_t)threadIdx.x < n ? weigh(w, value_of(s.gathered[threadIdx.x])) : 0.0f;
+    __syncthreads();
+    if (e >= least)
+        s.gathered[atomicAdd(&s.n_own, 1u)] = key_of(e);
+    __syncthreads();
+    return (int32_t)s.n_own;
+}
+
+/* The smallest weight in the nucleus, of weights whose sum is known. n: how many logits have been
+ * gathered among which all that have a weight are; -1: they have not been. */
+static __device__ __forceinline__ float cut_top_p(const struct team &t, struct shared &s,
+                                                  double sum, const struct weighing &w, int32_t n,
+                                                  const float x[VALUES]) {
+    double top_p = (double)s.row.top_p;
+    double bound = (1.0 - top_p) * sum / (double)s.row.n_vocab * 0.999;
+    float least = bound > (double)FLT_LEAST ? (float)bound : FLT_LEAST;
+    uint64_t want = fixed_point(top_p * sum);
+    if (n >= 0) {
+        n = weigh_gathered(s, n, w, least);
+        return value_of(find_value(t, s, n, want, true));
+    }
+    n = gather(t, s, x, reaching(x, least));
+    return value_of(n < 0 ? select_from_all(t, s, x, least, want, true)
+                          : select_gathered(t, s, n, want, true));
 }
 
 /* ---- draws */
 
-/* In the block of 256 tokens at s.walk, past what lies before it: the first that takes the sum past
- * aim, runs of 16 at a time; the last with a probability when rounding ends before. By one warp. */
-static __device__ __forceinline__ int32_t walk(struct shared &s, double before, double aim) {
-    int32_t lane = threadIdx.x % 32, last = -1;
-    if (lane < BLOCK / RUN) {
-        double sum = 0.0;
+/* In the block of 256 tokens that half a warp has, past what lies before it: the first that takes
+ * the sum past aim, runs of 16 at a time; the last with a probability when rounding ends before.
+ * By one warp, whose lanes from first are those of the block; -1: none has a probability. */
+static __device__ __forceinline__ int32_t walk(int32_t lane, struct shared &s,
+                                               const float x[VALUES], int32_t first, double before,
+                                               double aim) {
+    int32_t at = lane - first;
+    if (at >= 0 && at < LANES) /* value j is in run j */
 #pragma unroll
-        for (int i = 0; i < RUN; i++)
-            sum = __dadd_rn(sum, (double)s.walk[lane * RUN + i]);
-        s.runs[lane] = sum;
-    }
+        for (int j = 0; j < VALUES; j++)
+            s.walk[j * (RUN + 1) + at] = x[j];
     __syncwarp();
-    int32_t r = 0;
-    while (r < BLOCK / RUN && !(__dadd_rn(before, s.runs[r]) > aim))
-        before = __dadd_rn(before, s.runs[r++]);
-    if (r == BLOCK / RUN) { /* rounding */
-        for (int32_t i = 0; i < BLOCK; i++)
-            last = s.walk[i] > 0.0f ? i : last;
-        return last;
-    }
-    for (int32_t i = r * RUN; i < (r + 1) * RUN; i++) {
-        if (!(s.walk[i] > 0.0f))
-            continue;
-        last = i;
-        before = __dadd_rn(before, (double)s.walk[i]);
-        if (before > aim)
-            break;
-    }
-    return last;
-}
-
-/* As ft_transform_draw, with the sums of sum_row. Every thread gets the token; -1: none. */
-static __device__ __forceinline__ int32_t draw(cg::cluster_group &cluster, struct shared &s,
-                                               const float x[VALUES], double total, double u,
-                                               int turn) {
-    const double *upto = s.upto[turn];
-    int32_t rank = (int32_t)cluster.block_rank();
-    double aim = __dmul_rn(u, total);
-    if (threadIdx.x == 0)
-        s.met_block = BLANK;
-    __syncthreads();
-    if (threadIdx.x < cluster.num_blocks() * (SLICE / BLOCK) && upto[sum_at(threadIdx.x)] > aim)
-        atomicMin(&s.met_block, (int32_t)threadIdx.x);
-    __syncthreads();
-    int32_t block = s.met_block;
-    if (block == BLANK)
-        return -1;
-    int32_t slice = block / (SLICE / BLOCK), own = block % (SLICE / BLOCK);
-    if (slice == rank) {
-            if ((int32_t)threadIdx.x / LANES == own)
+    double run = 0.0;
+    int32_t last = -1;
+    if (lane < BLOCK / RUN)
 #pragma unroll
-                for (int j = 0; j < VALUES; j++)
-                    s.walk[threadIdx.x % LANES + j * LANES] = x[j];
-        __syncthreads();
-        if (threadIdx.x < 32) {
-            double before = block % GROUP == 0 ? s.before[block / GROUP] : upto[sum_at(block - 1)];
-            int32_t at = walk(s, before, aim);
-            if (threadIdx.x < cluster.num_blocks())
-                cluster.map_shared_rank(&s, threadIdx.x)->drawn = at < 0 ? -1 : block * BLOCK + at;
+        for (int i = 0; i < RUN; i++) {
+            float p = s.walk[lane * (RUN + 1) + i];
+            last = p > 0.0f ? lane * RUN + i : last;
+            run = __dadd_rn(run, (double)p);
         }
+    double upto = before; /* and of runs 0 .. lane */
+#pragma unroll
+    for (int i = 0; i < BLOCK / RUN; i++) {
+        double sum = __dadd_rn(upto, __shfl_sync(0xFFFFFFFFu, run, i));
+        upto = i <= lane ? sum : upto;
     }
-    cluster.sync();
-    return s.drawn;
+    uint32_t met = __ballot_sync(0xFFFFFFFFu, lane < BLOCK / RUN && upto > aim);
+    if (met == 0) /* rounding */
+        return __reduce_max_sync(0xFFFFFFFFu, last);
+    int32_t r = __ffs((int)met) - 1;
+    upto = __shfl_sync(0xFFFFFFFFu, upto, r > 0 ? r - 1 : 0);
+    upto = r > 0 ? upto : before; /* and of tokens 0 .. lane of the run */
+#pragma unroll
+    for (int i = 0; i < RUN; i++) {
+        double sum = __dadd_rn(upto, (double)s.walk[r * (RUN + 1) + i]);
+        upto = i <= lane ? sum : upto;
+    }
+    met = __ballot_sync(0xFFFFFFFFu, lane < RUN && upto > aim);
+    return met != 0 ? r * RUN + __ffs((int)met) - 1 : __shfl_sync(0xFFFFFFFFu, last, r);
 }
 
-static __device__ __forceinline__ int32_t gumbel(cg::cluster_group &cluster, struct shared &s,
-                                                 const struct ft_choice_row &row,
+/* As ft_transform_draw, with the sums of sum_groups. Returns whether this thread is the one that
+ * has the token; -1: none. */
+static __device__ __forceinline__ bool draw(const struct team &t, struct shared &s,
+                                            const float x[VALUES], const struct row_sum &sum,
+                                            int32_t *token) {
+    int32_t n_groups = t.n_blocks * t.own_groups;
+    double aim = __dmul_rn(s.row.u_draw, sum.total);
+    uint32_t met = __ballot_sync(0xFFFFFFFFu, t.lane < n_groups && sum.upto > aim);
+    if (met == 0)
+        return t.rank == 0 && threadIdx.x == 0;
+    int32_t group = __ffs((int)met) - 1, own = group - t.rank * t.own_groups;
+    double before = __shfl_sync(0xFFFFFFFFu, sum.upto, group > 0 ? group - 1 : 0);
+    before = group > 0 ? before : 0.0;
+    if (own < 0 || own >= t.own_groups)
+        return false;
+    double upto = __dadd_rn(before, s.upto[own * (GROUP + 1) + t.lane]);
+    int32_t block = __ffs((int)__ballot_sync(0xFFFFFFFFu, upto > aim)) - 1;
+    upto = __shfl_sync(0xFFFFFFFFu, upto, block > 0 ? block - 1 : 0);
+    before = block > 0 ? upto : before;
+    block += own * GROUP;
+    if (t.warp != block * LANES / 32)
+        return false;
+    int32_t at = walk(t.lane, s, x, block * LANES % 32, before, aim);
+    *token = at < 0 ? -1 : t.rank * t.slice + block * BLOCK + at;
+    return t.lane == 0;
+}
+
+/* Each value's arrival is worked out in a loop, from shared memory: there are too many to have the
+ * code once for each. */
+static __device__ __forceinline__ int32_t gumbel(const struct team &t, struct shared &s,
                                                  const float x[VALUES]) {
-    int32_t rank = (int32_t)cluster.block_rank();
     struct arrival best = {INFINITY, BLANK};
 #pragma unroll
-        for (int j = 0; j < VALUES; j++) {
-            if (!(x[j] > 0.0f))
-                continue;
-            int32_t id = id_of(rank, j);
-            double p = (double)x[j], u = gumbel_uniform(row.seed, row.position, id);
-            if (u >= __dmul_rn(best.time, p))
-                continue;
+    for (int j = 0; j < VALUES; j++)
+        s.q[own_slot(j)] = x[j];
+#pragma unroll 1
+    for (int j = 0; j < VALUES; j++) {
+        double p = (double)s.q[own_slot(j)];
+        int32_t id = id_of(t, j);
+        if (!(p > 0.0))
+            continue;
+        double u = gumbel_uniform(s.row.seed, s.row.position, id);
+        if (u < __dmul_rn(best.time, p))
             best = earlier(best, {exponential(u) / p, id});
-        }
+    }
+#pragma unroll 1
     for (int i = 16; i > 0; i /= 2) {
         struct arrival other = {__shfl_xor_sync(0xFFFFFFFFu, best.time, i),
                                 __shfl_xor_sync(0xFFFFFFFFu, best.id, i)};
         best = earlier(best, other);
     }
-    if (threadIdx.x % 32 == 0)
-        s.arrivals[threadIdx.x / 32] = best;
+    if (t.lane == 0)
+        s.arrivals[t.warp] = best;
     __syncthreads();
     if (threadIdx.x == 0) {
-        for (int w = 1; w < THREADS / 32; w++)
+#pragma unroll 1
+        for (int w = 1; w < t.n_warps; w++)
             best = earlier(best, s.arrivals[w]);
-        for (unsigned r = 0; r < cluster.num_blocks(); r++)
-            cluster.map_shared_rank(&s, r)->first_arrivals[rank] = best;
+#pragma unroll 1
+        for (int32_t r = 0; r < t.n_blocks; r++)
+            t.cluster.map_shared_rank(&s, r)->first_arrivals[t.rank] = best;
     }
-    cluster.sync();
+    t.cluster.sync();
     best = s.first_arrivals[0];
-    for (unsigned r = 1; r < cluster.num_blocks(); r++)
+#pragma unroll 1
+    for (int32_t r = 1; r < t.n_blocks; r++)
         best = earlier(best, s.first_arrivals[r]);
     return best.id == BLANK ? -1 : best.id;
 }
 
 /* What the draft took is taken off p, as ft_residual_weigh does. */
-static __device__ __forceinline__ void take_off(cg::cluster_group &cluster, struct shared &s,
-                                                const struct ft_choice_row &row,
+static __device__ __forceinline__ void take_off(const struct team &t, struct shared &s,
                                                 float x[VALUES]) {
-    int32_t rank = (int32_t)cluster.block_rank();
-    bool is_valid = true;
-    float mass = 0.0f;
+    const struct ft_choice_row &row = s.row;
+    float lenience = row.lenience, mass = 0.0f;
+    if (row.q == NULL) {
+        int32_t draft = row.draft - id_of(t, 0);
 #pragma unroll
-        for (int j = 0; j < VALUES; j++) {
-            int32_t id = id_of(rank, j);
-            if (row.q == NULL) {
-                if (id == row.draft)
-                    x[j] = fmaxf(__fsub_rn(x[j], row.lenience), 0.0f);
-                continue;
-            }
-            float q = id < row.n_q ? __ldcg(row.q + id) : 0.0f;
-            is_valid = is_valid && q >= 0.0f && q < INFINITY;
-            mass = __fadd_rn(mass, q);
-            float excess = __fsub_rn(x[j], __fmul_rn(q, row.lenience));
-            x[j] = id >= row.n_q ? x[j] : excess > 0.0f ? excess : 0.0f;
-        }
-    if (row.q == NULL)
+        for (int j = 0; j < VALUES; j++)
+            x[j] = j * LANES == draft ? fmaxf(__fsub_rn(x[j], lenience), 0.0f) : x[j];
         return;
-    int32_t n_blocks = (int32_t)cluster.num_blocks(); /* the draft may have far more tokens */
-    for (int32_t id = n_blocks * SLICE + rank * THREADS + threadIdx.x; id < row.n_q;
-         id += n_blocks * THREADS) {
+    }
+    bool is_valid = true;
+#pragma unroll
+    for (int j = 0; j < VALUES; j++) {
+        float q = s.q[own_slot(j)]; /* 0 behind the row: nothing is taken */
+        is_valid = is_valid && q >= 0.0f && q < INFINITY;
+        mass = __fadd_rn(mass, q);
+        float excess = __fsub_rn(x[j], __fmul_rn(q, lenience));
+        x[j] = excess > 0.0f ? excess : 0.0f;
+    }
+#pragma unroll 1
+    for (int32_t id = t.n_blocks * t.slice + t.rank * t.n_threads + (int32_t)threadIdx.x;
+         id < row.n_q; id += t.n_blocks * t.n_threads) { /* the draft may have far more tokens */
         float q = __ldcg(row.q + id);
         is_valid = is_valid && q >= 0.0f && q < INFINITY;
         mass = __fadd_rn(mass, q);
     }
-    double sum = (double)k_warp_sum(mass);
-    is_valid = __syncthreads_and(is_valid);
-    if (threadIdx.x % 32 == 0)
-        s.arrivals[threadIdx.x / 32].time = sum;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int w = 1; w < THREADS / 32; w++)
-            sum += s.arrivals[w].time;
-        for (unsigned r = 0; r < cluster.num_blocks(); r++)
-            cluster.map_shared_rank(&s, r)->first_arrivals[rank] = {is_valid ? sum : -1e9, 0};
-    }
+    mass = k_warp_sum(is_valid ? mass : NAN);
+    if (t.lane == 0)
+        s.warp_masses[t.warp] = mass;
 }
 
-/* Is what take_off has added up a distribution? Once the cluster has synced. */
-static __device__ __forceinline__ bool is_distribution(const cg::cluster_group &cluster,
-                                                       const struct shared &s) {
-    double sum = 0.0;
-    for (unsigned r = 0; r < cluster.num_blocks(); r++)
-        sum += s.first_arrivals[r].time;
-    return fabs(sum - 1.0) <= Q_SUM_SLACK;
-}
-
-static __device__ __forceinline__ void decide(cg::cluster_group &cluster, struct shared &s,
-                                              const struct ft_choice_row &row, int &turn,
-                                              float x[VALUES], struct ft_choice_result &out) {
-    int32_t rank = (int32_t)cluster.block_rank();
-    if (row.kind == FT_CHOICE_GUMBEL) {
-        out.token = gumbel(cluster, s, row, x);
+/* What take_off has added up goes to all blocks, before the cluster syncs. By the second warp,
+ * since the first is busy with sums. */
+static __device__ __forceinline__ void send_mass(const struct team &t, struct shared &s) {
+    if (t.warp != 1)
         return;
+    float mass = k_warp_sum(t.lane < t.n_warps ? s.warp_masses[t.lane] : 0.0f);
+    if (t.lane < t.n_blocks)
+        t.cluster.map_shared_rank(&s, t.lane)->masses[t.rank] = mass;
+}
+
+/* Is the draft accepted? p and the mass of q are there. */
+static __device__ __forceinline__ void judge(const struct team &t, const struct shared &s,
+                                             struct ft_choice_result &out) {
+    const struct ft_choice_row &row = s.row;
+    double q = 1.0, mass = 1.0;
+    if (row.q != NULL) {
+        q = (double)s.q_draft;
+        mass = (double)k_warp_sum(t.lane < t.n_blocks ? s.masses[t.lane] : 0.0f);
     }
-    double u_q = 0.0;
-    if (row.kind == FT_CHOICE_SPECULATE) {
-        float p = 0.0f; /* of the draft: where another has it, nothing */
+    if (!(q > 0.0 && q <= 1.0 + Q_SUM_SLACK))
+        out.status = FT_CHOICE_ASK;
+    else if (!(fabs(mass - 1.0) <= Q_SUM_SLACK))
+        out.status = FT_CHOICE_BAD_Q;
+    bool is_known = row.draft >= 0 && row.draft < row.n_vocab;
+    out.is_accepted =
+        is_known && __dmul_rn(row.u_accept, __dmul_rn(q, (double)row.lenience)) < (double)s.p_draft;
+}
+
+/* p of the draft goes to all blocks; then what is left of p is in x. */
+static __device__ __forceinline__ void leave_residual(const struct team &t, struct shared &s,
+                                                      float x[VALUES]) {
+    int32_t draft = s.row.draft - id_of(t, 0);
+    if (draft >= 0 && draft < BLOCK && draft % LANES == 0) {
+        float p = pick(x, draft / LANES);
+#pragma unroll 1
+        for (int32_t r = 0; r < t.n_blocks; r++)
+            t.cluster.map_shared_rank(&s, r)->p_draft = p;
+    }
+    take_off(t, s, x);
+}
+
+/* What find_max has found. */
+struct top {
+    float max;
+    float bound; /* at least top_k values reach it */
+    bool is_bad; /* there is what is no logit */
+};
+
+/* As ft_transform_row, of values that are edited already, then the decision. Returns whether this
+ * thread is the one that has the token. */
+static __device__ __forceinline__ bool decide(struct team &t, struct shared &s,
+                                              const struct top &top, float x[VALUES],
+                                              struct ft_choice_result &out) {
+    const struct ft_choice_row &row = s.row;
+    bool has_draft = row.kind == FT_CHOICE_SPECULATE;
+    struct weighing w = {top.max, __fdiv_rn(1.0f, row.temperature), -INFINITY};
+    int32_t n_gathered = -1;
+    bool is_cut = row.top_k > 0 && row.top_k < row.n_vocab;
+    if (is_cut)
+        n_gathered = cut_top_k(t, s, top.bound, x, &w.cut);
+    weigh_all(w, is_cut, x);
+    k_fetch_wait(); /* for q, which all have behind the barriers of the next sum */
+    float threshold = row.min_p;
+    struct row_sum sum = {0.0, 0.0};
+    /* Sums: of the weights, of those that are kept, of p without what the draft took. */
+#pragma unroll 1
+    for (int pass = row.top_p < 1.0f || !(threshold > 0.0f) ? 0 : 1; pass < 3; pass++) {
+        if (pass == 1) {
+            if (!(threshold > 0.0f))
+                continue;
 #pragma unroll
             for (int j = 0; j < VALUES; j++)
-                if (id_of(rank, j) == row.draft) {
-                    p = x[j];
-                    for (unsigned r = 0; r < cluster.num_blocks(); r++)
-                        cluster.map_shared_rank(&s, r)->p_draft = p;
-                }
-        bool is_known = row.draft >= 0 && row.draft < row.n_vocab;
-        double q = 1.0;
-        if (row.q != NULL)
-            q = row.draft >= 0 && row.draft < row.n_q ? (double)__ldcg(row.q + row.draft) : 0.0;
-        if (!(q > 0.0 && q <= 1.0 + Q_SUM_SLACK))
-            out.status = FT_CHOICE_ASK;
-        take_off(cluster, s, row, x);
-        out.is_accepted = is_known; /* for now: the draft's p is on its way */
-        u_q = __dmul_rn(row.u_accept, __dmul_rn(q, (double)row.lenience));
+                x[j] = x[j] >= threshold ? x[j] : 0.0f;
+        }
+        if (pass == 2) {
+            float factor = (float)(1.0 / sum.total);
+#pragma unroll
+            for (int j = 0; j < VALUES; j++)
+                x[j] = __fmul_rn(x[j], factor);
+            if (row.probs != NULL)
+#pragma unroll
+                for (int j = 0; j < VALUES; j++)
+                    if (id_of(t, j) < row.n_vocab)
+                        row.probs[id_of(t, j)] = x[j];
+            if (row.kind == FT_CHOICE_GUMBEL)
+                break;
+            if (has_draft)
+                leave_residual(t, s, x);
+        }
+        sum_blocks(s, x);
+        if (pass == 2 && has_draft && row.q != NULL)
+            send_mass(t, s);
+        sum = sum_groups(t, s);
+        if (pass == 0 && row.top_p < 1.0f) {
+            float nucleus = cut_top_p(t, s, sum.total, w, n_gathered, x);
+            threshold = nucleus > threshold ? nucleus : threshold;
+        }
     }
-    double total = sum_row(cluster, s, x, turn);
-    if (row.kind == FT_CHOICE_SPECULATE) {
-        if (row.q != NULL && out.status == FT_CHOICE_OK && !is_distribution(cluster, s))
-            out.status = FT_CHOICE_BAD_Q;
-        out.is_accepted = out.is_accepted && u_q < (double)s.p_draft;
+    if (row.kind == FT_CHOICE_GUMBEL) {
+        out.token = gumbel(t, s, x);
+        return t.rank == 0 && threadIdx.x == 0;
     }
+    if (has_draft)
+        judge(t, s, out);
     /* Nothing left: p <= q everywhere up to rounding, and the host draws from p. */
-    out.token = total > 0.0 ? draw(cluster, s, x, total, row.u_draw, turn) : -1;
+    if (!(sum.total > 0.0))
+        return t.rank == 0 && threadIdx.x == 0;
+    return draw(t, s, x, sum, &out.token);
 }
 
 /* ---- the kernel */
 
-static __device__ __forceinline__ void cluster_arrive(void) {
-    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
-}
-static __device__ __forceinline__ void cluster_wait(void) {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
-/* The row's largest value, in every thread; and whether any block has met what is no logit. */
-static __device__ __forceinline__ float find_max(cg::cluster_group &cluster, struct shared &s,
-                                                 const float x[VALUES], bool *is_bad) {
+/* The row's largest value, in every thread; and a bound that at least top_k values reach: in each
+ * block that the row fills, so many warps have one that does as make top_k in all. */
+static __device__ __forceinline__ struct top find_max(const struct team &t, struct shared &s,
+                                                      const float x[VALUES], bool is_bad) {
+    int32_t n_full = s.row.n_vocab / t.slice > 1 ? s.row.n_vocab / t.slice : 1;
     float max = -INFINITY;
 #pragma unroll
-        for (int j = 0; j < VALUES; j++)
-            max = fmaxf(max, x[j]);
-    max = k_warp_max(max);
-    bool any_bad = __syncthreads_or(*is_bad);
-    if (threadIdx.x % 32 == 0)
-        s.warp_max[threadIdx.x / 32] = max;
+    for (int j = 0; j < VALUES; j++)
+        max = fmaxf(max, x[j]);
+    uint32_t top = __reduce_max_sync(0xFFFFFFFFu, key_of(is_bad ? INFINITY : max));
+    if (t.lane == 0)
+        s.warp_tops[t.warp] = top;
     __syncthreads();
-    if (threadIdx.x < 32) {
-        max = k_warp_max(s.warp_max[threadIdx.x]);
-        if (threadIdx.x < cluster.num_blocks())
-            cluster.map_shared_rank(&s, threadIdx.x)->block_max[cluster.block_rank()] =
-                any_bad ? INFINITY : max;
+    if (t.warp == 0) {
+        int32_t n_wanted = (s.row.top_k + n_full - 1) / n_full, n_reaching = 0;
+        uint32_t own = t.lane < t.n_warps ? s.warp_tops[t.lane] : 0;
+#pragma unroll 4
+        for (int w = 0; w < t.n_warps; w += 4) {
+            uint4 tops = *(const uint4 *)(s.warp_tops + w);
+            n_reaching += (tops.x >= own) + (tops.y >= own) + (tops.z >= own) + (tops.w >= own);
+        }
+        top = __reduce_max_sync(0xFFFFFFFFu, own);
+        own = __reduce_max_sync(0xFFFFFFFFu, n_reaching >= n_wanted ? own : 0);
+        if (t.lane < t.n_blocks)
+            t.cluster.map_shared_rank(&s, t.lane)->tops[t.rank] = make_uint2(top, own);
     }
-    cluster.sync();
-    max = s.block_max[0];
-    for (unsigned r = 1; r < cluster.num_blocks(); r++)
-        max = fmaxf(max, s.block_max[r]);
-    *is_bad = max == INFINITY;
-    return max;
+    t.cluster.sync();
+    uint2 tops = t.lane < t.n_blocks ? s.tops[t.lane] : make_uint2(0, 0);
+    uint32_t least = __reduce_min_sync(0xFFFFFFFFu, t.lane < n_full ? tops.y : 0xFFFFFFFFu);
+    max = value_of(__reduce_max_sync(0xFFFFFFFFu, tops.x));
+    return {max, least > key_of(-INFINITY) ? value_of(least) : -FLT_LARGEST, max == INFINITY};
 }
 
-static __device__ __forceinline__ int32_t find_first(cg::cluster_group &cluster,
-                                                     struct shared &s,
+static __device__ __forceinline__ int32_t find_first(const struct team &t, struct shared &s,
                                                      const float x[VALUES], float max) {
-    int32_t rank = (int32_t)cluster.block_rank(), lowest = BLANK;
+    int32_t lowest = BLANK;
 #pragma unroll
-        for (int j = VALUES - 1; j >= 0; j--)
-            lowest = x[j] == max ? id_of(rank, j) : lowest;
+    for (int j = VALUES - 1; j >= 0; j--)
+        lowest = x[j] == max ? id_of(t, j) : lowest;
     lowest = __reduce_min_sync(0xFFFFFFFFu, lowest);
-    if (threadIdx.x % 32 == 0)
-        s.warp_ids[threadIdx.x / 32] = lowest;
+    if (t.lane == 0)
+        s.warp_ids[t.warp] = lowest;
     __syncthreads();
-    if (threadIdx.x < 32) {
-        lowest = __reduce_min_sync(0xFFFFFFFFu, s.warp_ids[threadIdx.x]);
-        if (threadIdx.x < cluster.num_blocks())
-            cluster.map_shared_rank(&s, threadIdx.x)->block_ids[rank] = lowest;
+    if (t.warp == 0) {
+        lowest = __reduce_min_sync(0xFFFFFFFFu, t.lane < t.n_warps ? s.warp_ids[t.lane] : BLANK);
+        if (t.lane < t.n_blocks)
+            t.cluster.map_shared_rank(&s, t.lane)->block_ids[t.rank] = lowest;
     }
-    cluster.sync();
-    for (unsigned r = 0; r < cluster.num_blocks(); r++)
-        lowest = min(lowest, s.block_ids[r]);
-    return lowest;
+    t.cluster.sync();
+    return __reduce_min_sync(0xFFFFFFFFu, t.lane < t.n_blocks ? s.block_ids[t.lane] : BLANK);
 }
 
-static __global__ void __launch_bounds__(THREADS, 1)
-    choose_kernel(const __grid_constant__ struct choose_args a) {
+/* All of it at once: who sees the stamp sees the rest. */
+static __device__ __forceinline__ void store_result(struct ft_choice_result *to,
+                                                    const struct ft_choice_result &out) {
+    uint64_t low = (uint64_t)(uint32_t)out.token << 32 | (uint32_t)out.status;
+    uint64_t high = (uint64_t)(uint32_t)out.stamp << 32 | (uint32_t)out.is_accepted;
+    asm volatile("{\n\t.reg .b128 all;\n\t"
+                 "mov.b128 all, {%1, %2};\n\t"
+                 "st.relaxed.sys.global.b128 [%0], all;\n\t}" ::"l"(to),
+                 "l"(low), "l"(high)
+                 : "memory");
+}
+
+static __device__ __forceinline__ void publish(const struct shared &s, struct ft_choice_result *to,
+                                               struct ft_choice_result out) {
+    if (out.token < 0 && !out.is_accepted && out.status == FT_CHOICE_OK)
+        out.status = FT_CHOICE_ASK;
+#pragma unroll
+    for (int i = 0; i < 2; i++)
+        if (s.row.tokens[i] != NULL)
+            *s.row.tokens[i] = out.token < 0 ? 0 : out.token;
+    if (s.row.tokens[0] != NULL || s.row.tokens[1] != NULL)
+        __threadfence_system();
+    store_result(to, out);
+}
+
+template <int BYTES>
+static __global__ void __launch_bounds__(THREADS_MAX, 1)
+    choose_kernel(const __grid_constant__ struct choose_args<BYTES> a) {
     extern __shared__ __align__(16) unsigned char memory[];
     struct shared &s = *(struct shared *)memory;
-    cg::cluster_group cluster = cg::this_cluster();
-    int32_t rank = (int32_t)cluster.block_rank(), idx = blockIdx.x / cluster.num_blocks();
+    struct team t = team_of_block();
+    const struct lists lists = find_lists(a);
+    int32_t idx = (int32_t)blockIdx.x / t.n_blocks;
     k_let_next_start();
-    cluster_arrive();
+    team_arrive();
     k_wait();
-    for (int32_t i = threadIdx.x; i < (int32_t)(sizeof s.row / 4); i += THREADS)
-        ((uint32_t *)&s.row)[i] = __ldcg((const uint32_t *)(a.op.rows + idx) + i);
+    for (int32_t i = threadIdx.x; i < (int32_t)(sizeof s.row / 4); i += t.n_threads)
+        ((uint32_t *)&s.row)[i] = listed(lists, (const uint32_t *)(lists.rows + idx) + i);
+    clear_buckets(t, s);
+    if (threadIdx.x == 0)
+        s.n_own = 0;
     __syncthreads();
-    const struct ft_choice_row &row = s.row;
-    int turn = 0;
     float x[VALUES];
-    bool is_bad = load_row(a, row, rank, s, x);
-    clear_buckets(s);
-    cluster_wait(); /* nobody writes to a block that has not begun */
-    float max = find_max(cluster, s, x, &is_bad);
+    bool is_bad = load_row(t, lists, s, x);
+    team_wait(); /* nobody writes to a block that has not begun */
+    struct top top = find_max(t, s, x, is_bad);
     struct ft_choice_result out = {FT_CHOICE_OK, -1, 0, a.op.stamp};
-    if (is_bad || max == -INFINITY) {
+    bool is_told = t.rank == 0 && threadIdx.x == 0; /* what has been decided */
+    if (top.is_bad || top.max == -INFINITY)
         out.status = FT_CHOICE_ASK;
-    } else if (row.kind == FT_CHOICE_GREEDY) {
-        out.token = find_first(cluster, s, x, max);
-    } else {
-        distribute(cluster, s, row, max, turn, x);
-        if (row.probs != NULL)
-#pragma unroll
-                for (int j = 0; j < VALUES; j++)
-                    if (id_of(rank, j) < row.n_vocab)
-                        row.probs[id_of(rank, j)] = x[j];
-        decide(cluster, s, row, turn, x, out);
-    }
-    if (out.token < 0 && !(out.is_accepted && out.status == FT_CHOICE_OK))
-        out.status = out.status == FT_CHOICE_OK ? FT_CHOICE_ASK : out.status;
-    if (rank == 0 && threadIdx.x == 0) {
-#pragma unroll
-        for (int i = 0; i < 2; i++)
-            if (row.tokens[i] != NULL)
-                *row.tokens[i] = out.token < 0 ? 0 : out.token;
-        volatile struct ft_choice_result *to = a.op.results + idx;
-        to->status = out.status;
-        to->token = out.token;
-        to->is_accepted = out.is_accepted;
-        __threadfence_system();
-        to->stamp = out.stamp;
-    }
-    cluster.sync(); /* nobody leaves while others write into its memory */
+    else if (s.row.kind == FT_CHOICE_GREEDY)
+        out.token = find_first(t, s, x, top.max);
+    else
+        is_told = decide(t, s, top, x, out);
+    if (is_told)
+        publish(s, a.op.results + idx, out);
+    k_fetch_wait();
+    team_arrive();
+    team_wait(); /* nobody leaves while others write into its memory */
 }
 
+template <int BYTES>
+static cudaError_t launch(const struct k_target *on, const struct ft_op_choose *op,
+                          unsigned n_cluster, unsigned n_threads) {
+    struct choose_args<BYTES> args;
+    args.op = *op;
+    if (BYTES > NOT_BROUGHT)
+        memcpy(args.lists, op->lists, op->lists_bytes);
+    return k_launch(
+        on, (const void *)choose_kernel<BYTES>,
+        {dim3((unsigned)op->n_rows * n_cluster), dim3(n_threads), sizeof(struct shared), n_cluster},
+        &args);
+}
+
+/* Few rows are spread over many processors, since each has less to do then; many rows over few,
+ * which wait for each other less. A cluster of 16 needs processors that lie together, and not all
+ * do: of 132 there are seven such sets. */
+#define SET_PROCESSORS 18
 extern "C" cudaError_t k_choose(const struct k_target *on, const struct ft_op_choose *op) {
-    struct choose_args args = {*op};
+    const int32_t half = CLUSTER_MIN * SLICE_MAX / 2;
+    unsigned n_cluster = CLUSTER_MIN, n_threads = THREADS_MAX;
     if (op->n_rows == 0)
         return cudaSuccess;
-    if (op->n_vocab_max > CLUSTER_MAX * SLICE)
+    if (op->n_vocab_max > 4 * half || op->lists_bytes > FT_CHOICE_BROUGHT_MAX)
         return cudaErrorInvalidValue;
-    unsigned n_cluster = op->n_vocab_max > CLUSTER_MIN * SLICE ? CLUSTER_MAX : CLUSTER_MIN;
-    return k_launch(on, (const void *)choose_kernel,
-                    {dim3((unsigned)op->n_rows * n_cluster), dim3(THREADS), sizeof(struct shared),
-                     n_cluster},
-                    &args);
+    if (op->n_vocab_max > 2 * half) {
+        n_cluster = CLUSTER_MAX;
+    } else if (op->n_vocab_max <= half) {
+        n_threads = THREADS_MIN;
+    } else if (op->n_rows <= on->n_processors / SET_PROCESSORS) {
+        n_cluster = CLUSTER_MAX;
+        n_threads = THREADS_MIN;
+    }
+    return op->lists != NULL ? launch<FT_CHOICE_BROUGHT_MAX>(on, op, n_cluster, n_threads)
+                             : launch<NOT_BROUGHT>(on, op, n_cluster, n_threads);
 }
 
-extern "C" cudaError_t k_choose_setup(void) {
-    cudaError_t error = cudaFuncSetAttribute((const void *)choose_kernel,
-                                             cudaFuncAttributeMaxDynamicSharedMemorySize,
+template <int BYTES> static cudaError_t set_up(void) {
+    const void *kernel = (const void *)choose_kernel<BYTES>;
+    cudaError_t error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                              (int)sizeof(struct shared));
     if (error == cudaSuccess)
-        error = cudaFuncSetAttribute((const void *)choose_kernel,
-                                     cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+        error = cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
     return error;
+}
+extern "C" cudaError_t k_choose_setup(void) {
+    cudaError_t error = set_up<NOT_BROUGHT>();
+    return error == cudaSuccess ? set_up<FT_CHOICE_BROUGHT_MAX>() : error;
 }
