@@ -241,6 +241,41 @@ START_TEST(linear_of_each_kind_matches_reference) {
 }
 END_TEST
 
+/* Many rows at a time, in groups of each size that there are kernels for, and in two groups: the
+ * bits of each row alone. Several times: blocks meet at other moments. */
+START_TEST(linear_of_many_rows_has_the_bits_of_each_alone) {
+    static const int32_t n_rows[] = {12, 24, 50, 72};
+    struct twin twin;
+    twin_open(&twin);
+    uint64_t random = 5;
+    for (int end = 0; end < 3; end++) {
+        struct scene s;
+        struct linear_case c = {.elem = FT_ELEM_BF16,
+                                .n_rows = n_rows[_i],
+                                .n_in = 640,
+                                .n_out = 280,
+                                .bias = end == 1,
+                                .norm = end != 1,
+                                .end = (enum ft_linear_end)end};
+        make_scene(&s, &c, &random);
+        for (int32_t row = 0, n; row < c.n_rows; row += n) { /* as alone: see above */
+            n = c.n_rows - row < 4 ? c.n_rows - row : 4;
+            run_scene(&twin, &s, row, n);
+        }
+        float *alone = malloc(out_bytes(&s, 0));
+        memcpy(alone, s.out[0], out_bytes(&s, 0));
+        for (int time = 0; time < 3; time++) {
+            memset(s.out[0], 0xFF, out_bytes(&s, 0));
+            run_scene(&twin, &s, 0, c.n_rows);
+            ck_assert_mem_eq(alone, s.out[0], out_bytes(&s, 0));
+        }
+        free(alone);
+        free_scene(&s);
+    }
+    twin_close(&twin);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("linear");
     TCase *tcase = tcase_create("gpu");
@@ -250,6 +285,7 @@ int main(void) {
     suite_add_tcase(suite, tcase);
     TCase *small = tcase_create("small"); /* for tools that slow the GPU down a thousandfold */
     tcase_add_test(small, linear_of_each_kind_matches_reference);
+    tcase_add_loop_test(small, linear_of_many_rows_has_the_bits_of_each_alone, 0, 4);
     suite_add_tcase(suite, small);
     return twin_main(suite);
 }
