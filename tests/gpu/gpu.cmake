@@ -55,5 +55,6 @@ if(FT_HOST_CXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT FORETOK
   endforeach()
   set_tests_properties(test_linear_sim PROPERTIES LABELS slow)
   add_test(NAME test_linear_small_sim COMMAND test_linear_sim)
-  set_tests_properties(test_linear_small_sim PROPERTIES ENVIRONMENT CK_RUN_CASE=small TIMEOUT 600)
+  set_tests_properties(test_linear_small_sim PROPERTIES
+    ENVIRONMENT "CK_RUN_CASE=small;CK_DEFAULT_TIMEOUT=300" TIMEOUT 600)
 endif()

@@ -78,16 +78,21 @@ start("coordinator", "--listen", "0.0.0.0:%d" % PORT, "--target_endpoint", "unix
       path("live.key"), "--token_file", path("tokens"))
 
 
+channels = []  # for good: grpcio may call for a token of one that was collected, and crash then
+
+
 def connect(ca="ca.pem", secure=True, token=None):
     options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1),
                ("grpc.max_reconnect_backoff_ms", 200)]
     if not secure:
-        return grpc.insecure_channel("127.0.0.1:%d" % PORT, options)
+        channels.append(grpc.insecure_channel("127.0.0.1:%d" % PORT, options))
+        return channels[-1]
     credentials = grpc.ssl_channel_credentials(read(ca).encode())
     if token is not None:
         credentials = grpc.composite_channel_credentials(
             credentials, grpc.access_token_call_credentials(token))
-    return grpc.secure_channel("127.0.0.1:%d" % PORT, credentials, options)
+    channels.append(grpc.secure_channel("127.0.0.1:%d" % PORT, credentials, options))
+    return channels[-1]
 
 
 # ---- the messages of reflection and health, as a client of the ecosystem brings them --------------

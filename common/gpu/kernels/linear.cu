@@ -183,8 +183,7 @@ static __device__ __forceinline__ void multiply(const batch<ELEM, T> &b, const s
         uint32_t x[G][ORDERS][4];
 #pragma unroll
         for (int g = 0; g < G; g++)
-            load_x(rows.lane + g * GROUP * rows.stride +
-                       chunk_at<B::U>(rows.first, u) * CHUNK,
+            load_x(rows.lane + g * GROUP * rows.stride + chunk_at<B::U>(rows.first, u) * CHUNK,
                    g * GROUP + (int32_t)threadIdx.x % 32 / 4 < rows.n, x[g]);
 #pragma unroll
         for (int t = 0; t < T; t++)
@@ -401,10 +400,12 @@ static cudaError_t launch_format(const struct k_target *on, struct linear_args *
     return is_pair ? launch<ELEM, 2, 1>(on, args) : launch<ELEM, 1, 1>(on, args);
 }
 
-/* Rows that a block holds at a time, at most: more would read the weights again. */
+/* Rows up to which this is the faster way where there is another; and no more than a block holds.
+ */
+#define FEW_ROWS 6
 static int32_t few_rows(const struct ft_op_linear *op) {
     int64_t row_bytes = ((int64_t)k_ceil_div(op->n_in, CHUNK) * CHUNK + X_PAD) * sizeof(float);
-    return (int32_t)(SHARED_MAX / row_bytes < GROUP ? SHARED_MAX / row_bytes : GROUP);
+    return (int32_t)(SHARED_MAX / row_bytes < FEW_ROWS ? SHARED_MAX / row_bytes : FEW_ROWS);
 }
 
 extern "C" cudaError_t k_linear(const struct k_target *on, const struct ft_op_linear *op) {

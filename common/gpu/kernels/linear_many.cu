@@ -1,4 +1,4 @@
-/* y = x weight^T on the tensor cores for more rows than one pass of linear.cu has: with the bits
+/* y = x weight^T on the tensor cores for more rows than linear.cu is good at: with the bits
  * that it gives each row alone. Weights are read once for 64 rows.
  *
  * A first kernel leaves the three parts of each number of x in scratch, as mma wants them. Then a
