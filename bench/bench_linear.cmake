@@ -1,0 +1,1 @@
+ft_program(bench_linear SOURCES bench_linear.c LINK ft_gpu)
