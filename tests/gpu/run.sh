@@ -53,9 +53,9 @@ for suite in $models; do
   "$build/tests/$suite" | tee "$build/gpu-suite.log"
   if grep -q 'skipped: cuda' "$build/gpu-suite.log"; then exit 1; fi
 done
-# Steps of few rows as one kernel, and by single ones.
+# Steps of few rows as one kernel, and by single ones; the bench pair where it is at hand.
 for device in cuda cuda:single; do
-  for case in lossless demo_pair; do
+  for case in lossless demo_pair ${FORETOKEN_BENCH_MODELS:+bench_pair}; do
     FORETOKEN_TEST_DEVICE=$device CK_RUN_CASE=$case "$build/tests/test_e2e_lossless"
   done
 done
