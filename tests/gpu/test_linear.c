@@ -141,9 +141,9 @@ static void check_case(struct twin *twin, const struct linear_case *c, uint64_t 
     free_scene(&s);
 }
 
-static const int32_t shapes[][2] = {{1, 7},   {33, 4},    {8, 16},    {40, 38},   {256, 21},
-                                    {264, 5}, {1024, 48}, {2048, 17}, {2056, 130},
-                                    {640, 150}, {3136, 133}};
+static const int32_t shapes[][2] = {{1, 7},      {33, 4},    {8, 16},    {40, 38},
+                                    {256, 21},   {264, 5},   {1024, 48}, {2048, 17},
+                                    {2056, 130}, {640, 150}, {3136, 133}};
 static const int32_t heights[] = {1, 2, 5, 8, 9, 16, 17, 40, ROWS_MAX};
 #define N_SHAPES ((int)(sizeof shapes / sizeof shapes[0]))
 #define N_HEIGHTS ((int)(sizeof heights / sizeof heights[0]))
@@ -276,12 +276,44 @@ START_TEST(linear_of_many_rows_has_the_bits_of_each_alone) {
 }
 END_TEST
 
+/* A large matrix, again and again: blocks that overtook each other would show in some bit. */
+START_TEST(linear_of_many_rows_stays_the_same) {
+    static const int32_t n_rows[] = {16, 32, 64, 130};
+    struct twin twin;
+    twin_open(&twin);
+    uint64_t random = 6;
+    char text[FT_DEVICE_TEXT_MAX];
+    twin.gpu->kind->describe(twin.gpu, text);
+    bool is_slow = strstr(text, "simulated") != NULL;
+    struct linear_case c = {.elem = FT_ELEM_BF16,
+                            .n_rows = n_rows[_i / 3],
+                            .n_in = is_slow ? 192 : 3072,
+                            .n_out = is_slow ? 70 : 2050,
+                            .norm = _i % 3 != 1,
+                            .end = (enum ft_linear_end)(_i % 3)};
+    struct scene s;
+    make_scene(&s, &c, &random);
+    run_scene(&twin, &s, 0, c.n_rows);
+    float *first = malloc(out_bytes(&s, 0));
+    memcpy(first, s.out[0], out_bytes(&s, 0));
+    for (int time = 0; time < (is_slow ? 2 : 100); time++) {
+        memset(s.out[0], 0xFF, out_bytes(&s, 0));
+        run_scene(&twin, &s, 0, c.n_rows);
+        ck_assert_mem_eq(first, s.out[0], out_bytes(&s, 0));
+    }
+    free(first);
+    free_scene(&s);
+    twin_close(&twin);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("linear");
     TCase *tcase = tcase_create("gpu");
     tcase_add_loop_test(tcase, linear_of_any_shape_matches_reference, 0, N_SHAPES);
     tcase_add_loop_test(tcase, dev50_linear_row_does_not_depend_on_company, 0, N_SHAPES);
     tcase_add_loop_test(tcase, linear_of_a_poisoned_row_leaves_its_neighbours_alone, 0, 3);
+    tcase_add_loop_test(tcase, linear_of_many_rows_stays_the_same, 0, 12);
     suite_add_tcase(suite, tcase);
     TCase *small = tcase_create("small"); /* for tools that slow the GPU down a thousandfold */
     tcase_add_test(small, linear_of_each_kind_matches_reference);
