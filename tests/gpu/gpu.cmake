@@ -30,8 +30,8 @@ if(FT_HOST_CXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT FORETOK
   set(sim ${CMAKE_CURRENT_SOURCE_DIR}/gpu/sim)
   set(kernels ${PROJECT_SOURCE_DIR}/common/gpu/kernels)
   set(sim_objects)
-  foreach(source ${kernels}/linear.cu ${kernels}/linear_many.cu ${kernels}/attention.cu ${kernels}/rows.cu
-                 ${kernels}/whole.cu ${sim}/sim.cpp)
+  foreach(source ${kernels}/linear.cu ${kernels}/linear_many.cu ${kernels}/attention.cu
+                 ${kernels}/rows.cu ${kernels}/choose.cu ${kernels}/whole.cu ${sim}/sim.cpp)
     get_filename_component(name ${source} NAME_WE)
     set(object ${CMAKE_CURRENT_BINARY_DIR}/${name}.sim.o)
     add_custom_command(OUTPUT ${object}
@@ -53,8 +53,15 @@ if(FT_HOST_CXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT FORETOK
                     ${CMAKE_CURRENT_SOURCE_DIR}/unit/ops_reference.c)
     target_include_directories(test_${suite}_sim BEFORE PRIVATE ${sim})
   endforeach()
-  set_tests_properties(test_linear_sim PROPERTIES LABELS slow)
-  add_test(NAME test_linear_small_sim COMMAND test_linear_sim)
-  set_tests_properties(test_linear_small_sim PROPERTIES
-    ENVIRONMENT "CK_RUN_CASE=small;CK_DEFAULT_TIMEOUT=300" TIMEOUT 600)
+  ft_test(gpu/test_choose.c NAME test_choose_sim TIMEOUT 1800 LINK ft_spec ft_gpu stdc++ m
+          SOURCES ${CMAKE_CURRENT_SOURCE_DIR}/gpu/twin.c ${sim}/device.c ${sim_objects}
+                  ${CMAKE_CURRENT_SOURCE_DIR}/unit/choice_cases.c)
+  target_include_directories(test_choose_sim BEFORE PRIVATE ${sim})
+  # Whole suites take minutes here: some cases of each are for every day.
+  foreach(suite linear choose)
+    set_tests_properties(test_${suite}_sim PROPERTIES LABELS slow TIMEOUT 3600)
+    add_test(NAME test_${suite}_small_sim COMMAND test_${suite}_sim)
+    set_tests_properties(test_${suite}_small_sim PROPERTIES
+      ENVIRONMENT "CK_RUN_CASE=small;CK_DEFAULT_TIMEOUT=300" TIMEOUT 600)
+  endforeach()
 endif()

@@ -487,13 +487,8 @@ static __device__ __forceinline__ int32_t find_first(const struct team &t, struc
 /* All of it at once: who sees the stamp sees the rest. */
 static __device__ __forceinline__ void store_result(struct ft_choice_result *to,
                                                     const struct ft_choice_result &out) {
-    uint64_t low = (uint64_t)(uint32_t)out.token << 32 | (uint32_t)out.status;
-    uint64_t high = (uint64_t)(uint32_t)out.stamp << 32 | (uint32_t)out.is_accepted;
-    asm volatile("{\n\t.reg .b128 all;\n\t"
-                 "mov.b128 all, {%1, %2};\n\t"
-                 "st.relaxed.sys.global.b128 [%0], all;\n\t}" ::"l"(to),
-                 "l"(low), "l"(high)
-                 : "memory");
+    k_store_whole(to, (uint64_t)(uint32_t)out.token << 32 | (uint32_t)out.status,
+                  (uint64_t)(uint32_t)out.stamp << 32 | (uint32_t)out.is_accepted);
 }
 
 static __device__ __forceinline__ void publish(const struct shared &s, struct ft_choice_result *to,
@@ -512,13 +507,13 @@ static __device__ __forceinline__ void publish(const struct shared &s, struct ft
 template <int BYTES>
 static __global__ void __launch_bounds__(THREADS_MAX, 1)
     choose_kernel(const __grid_constant__ struct choose_args<BYTES> a) {
-    extern __shared__ __align__(16) unsigned char memory[];
+    K_SHARED_MEMORY(unsigned char, memory);
     struct shared &s = *(struct shared *)memory;
     struct team t = team_of_block();
     const struct lists lists = find_lists(a);
     int32_t idx = (int32_t)blockIdx.x / t.n_blocks;
     k_let_next_start();
-    team_arrive();
+    k_cluster_meet();
     k_wait();
     for (int32_t i = threadIdx.x; i < (int32_t)(sizeof s.row / 4); i += t.n_threads)
         ((uint32_t *)&s.row)[i] = listed(lists, (const uint32_t *)(lists.rows + idx) + i);
@@ -528,7 +523,7 @@ static __global__ void __launch_bounds__(THREADS_MAX, 1)
     __syncthreads();
     float x[VALUES];
     bool is_bad = load_row(t, lists, s, x);
-    team_wait(); /* nobody writes to a block that has not begun */
+    k_cluster_wait(); /* nobody writes to a block that has not begun */
     struct top top = find_max(t, s, x, is_bad);
     struct ft_choice_result out = {FT_CHOICE_OK, -1, 0, a.op.stamp};
     bool is_told = t.rank == 0 && threadIdx.x == 0; /* what has been decided */
@@ -541,8 +536,8 @@ static __global__ void __launch_bounds__(THREADS_MAX, 1)
     if (is_told)
         publish(s, a.op.results + idx, out);
     k_fetch_wait();
-    team_arrive();
-    team_wait(); /* nobody leaves while others write into its memory */
+    k_cluster_meet();
+    k_cluster_wait(); /* nobody leaves while others write into its memory */
 }
 
 template <int BYTES>

@@ -70,14 +70,6 @@ static __device__ __forceinline__ struct team team_of_block(void) {
     return t;
 }
 
-/* A barrier of the team by which nothing is told: not for what has been written. */
-static __device__ __forceinline__ void team_arrive(void) {
-    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
-}
-static __device__ __forceinline__ void team_wait(void) {
-    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-
 /* The token, and the slot in a slice, of this thread's value j. */
 static __device__ __forceinline__ int32_t id_of(const struct team &t, int j) {
     return t.rank * t.slice + (int32_t)threadIdx.x / LANES * BLOCK + (int32_t)threadIdx.x % LANES +
@@ -95,20 +87,6 @@ static __device__ __forceinline__ float pick(const float x[VALUES], int32_t at) 
     for (int j = 1; j < VALUES; j++)
         picked = j == at ? x[j] : picked;
     return picked;
-}
-
-/* Start up to 16 bytes on their way, or 4; what is missing becomes 0. */
-static __device__ __forceinline__ void k_fetch_part(void *shared, const void *global, int32_t n) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(shared)),
-                 "l"(global), "r"(n)
-                 : "memory");
-}
-static __device__ __forceinline__ void k_fetch_word(void *shared, const void *global) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(shared)),
-                 "l"(global)
-                 : "memory");
 }
 
 /* What a kernel is launched with. Lists that are brought along lie behind the op; a kernel for those

@@ -47,6 +47,19 @@ static __device__ __forceinline__ void k_fetch_start(void *shared, const void *g
                  "l"(global)
                  : "memory");
 }
+/* Only the first n bytes of 16, or 4 bytes of 4; what is missing becomes 0. */
+static __device__ __forceinline__ void k_fetch_part(void *shared, const void *global, int32_t n) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(global), "r"(n)
+                 : "memory");
+}
+static __device__ __forceinline__ void k_fetch_word(void *shared, const void *global) {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(shared)),
+                 "l"(global)
+                 : "memory");
+}
 static __device__ __forceinline__ void k_fetch_wait(void) {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
@@ -179,6 +192,10 @@ static __device__ __forceinline__ void k_cluster_arrive(void) {
 static __device__ __forceinline__ void k_cluster_wait(void) {
     asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }
+/* An arrival by which nothing is told: not for what has been written. */
+static __device__ __forceinline__ void k_cluster_meet(void) {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 static __device__ __forceinline__ void k_store_there(float *own, uint32_t rank, float first,
                                                      float second, uint64_t *word) {
     asm volatile("{\n\t.reg .u32 there, word;\n\t"
@@ -219,6 +236,15 @@ static __device__ __forceinline__ uint32_t k_ask(const uint32_t *word) {
 }
 static __device__ __forceinline__ void k_set(uint32_t *word, uint32_t to) {
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(word), "r"(to) : "memory");
+}
+
+/* 16 bytes at once, for the host too: who sees some of them sees all. */
+static __device__ __forceinline__ void k_store_whole(void *to, uint64_t low, uint64_t high) {
+    asm volatile("{\n\t.reg .b128 all;\n\t"
+                 "mov.b128 all, {%1, %2};\n\t"
+                 "st.relaxed.sys.global.b128 [%0], all;\n\t}" ::"l"(to),
+                 "l"(low), "l"(high)
+                 : "memory");
 }
 
 /* Between two looks at a word that another block will change. */

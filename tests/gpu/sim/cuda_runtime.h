@@ -34,6 +34,9 @@ struct alignas(8) uint2 {
 struct alignas(16) uint4 {
     uint32_t x, y, z, w;
 };
+struct alignas(16) int4 {
+    int32_t x, y, z, w;
+};
 
 /* ---- launching */
 
@@ -64,7 +67,10 @@ static inline cudaError_t cudaOccupancyMaxActiveClusters(int *n, const void *,
     *n = 2;
     return cudaSuccess;
 }
-enum { cudaFuncAttributeMaxDynamicSharedMemorySize };
+enum {
+    cudaFuncAttributeNonPortableClusterSizeAllowed = 1,
+    cudaFuncAttributeMaxDynamicSharedMemorySize
+};
 static inline cudaError_t cudaFuncSetAttribute(const void *, int, int) {
     return cudaSuccess;
 }
@@ -78,6 +84,9 @@ static inline uint2 make_uint2(uint32_t x, uint32_t y) {
     return {x, y};
 }
 static inline uint4 make_uint4(uint32_t x, uint32_t y, uint32_t z, uint32_t w) {
+    return {x, y, z, w};
+}
+static inline int4 make_int4(int32_t x, int32_t y, int32_t z, int32_t w) {
     return {x, y, z, w};
 }
 static inline int32_t min(int32_t a, int32_t b) {
@@ -124,15 +133,106 @@ static inline uint32_t __byte_perm(uint32_t a, uint32_t b, uint32_t selector) {
         out |= (uint32_t)(both >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
     return out;
 }
-static inline float __shfl_xor_sync(uint32_t, float value, int mask) {
+static inline float __int_as_float(int32_t bits) {
+    return __uint_as_float((uint32_t)bits);
+}
+static inline double __dadd_rn(double a, double b) {
+    return a + b;
+}
+static inline double __dsub_rn(double a, double b) {
+    return a - b;
+}
+static inline double __dmul_rn(double a, double b) {
+    return a * b;
+}
+static inline double __ddiv_rn(double a, double b) {
+    return a / b;
+}
+static inline int __ffs(int32_t x) {
+    return __builtin_ffs(x);
+}
+static inline int __clz(int32_t x) {
+    return x == 0 ? 32 : __builtin_clz((uint32_t)x);
+}
+static inline int __popc(uint32_t x) {
+    return __builtin_popcount(x);
+}
+
+/* ---- warps */
+
+template <class T> static inline uint64_t sim_bits(T value) {
+    uint64_t bits = 0;
+    memcpy(&bits, &value, sizeof value);
+    return bits;
+}
+template <class T> static inline T sim_value(uint64_t bits) {
+    T value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+template <class T> static inline T sim_shuffle(T value, int lane) {
+    return sim_value<T>(sim_exchange(sim_bits(value))[lane]);
+}
+template <class T> static inline T __shfl_sync(uint32_t, T value, int lane) {
+    return sim_shuffle(value, lane % 32);
+}
+template <class T> static inline T __shfl_xor_sync(uint32_t, T value, int mask) {
     return sim_shuffle(value, (int)threadIdx.x % 32 ^ mask);
 }
-static inline float __shfl_sync(uint32_t, float value, int lane) {
-    return sim_shuffle(value, lane);
-}
-static inline float __shfl_up_sync(uint32_t, float value, int n) {
+template <class T> static inline T __shfl_up_sync(uint32_t, T value, int n) {
     int lane = (int)threadIdx.x % 32;
     return sim_shuffle(value, lane >= n ? lane - n : lane);
+}
+template <class T> static inline T __shfl_down_sync(uint32_t, T value, int n, int width) {
+    int lane = (int)threadIdx.x % 32;
+    return sim_shuffle(value, lane % width + n < width ? lane + n : lane);
+}
+static inline uint32_t __ballot_sync(uint32_t, int is_true) {
+    const uint64_t *all = sim_exchange(is_true != 0);
+    uint32_t votes = 0;
+    for (int i = 0; i < 32; i++)
+        votes |= (uint32_t)all[i] << i;
+    return votes;
+}
+static inline int __all_sync(uint32_t mask, int is_true) {
+    return __ballot_sync(mask, is_true) == 0xFFFFFFFFu;
+}
+static inline void __syncwarp(void) {
+    sim_exchange(0);
+}
+template <class T> static inline T __reduce_max_sync(uint32_t, T value) {
+    const uint64_t *all = sim_exchange(sim_bits(value));
+    for (int i = 0; i < 32; i++)
+        value = sim_value<T>(all[i]) > value ? sim_value<T>(all[i]) : value;
+    return value;
+}
+template <class T> static inline T __reduce_min_sync(uint32_t, T value) {
+    const uint64_t *all = sim_exchange(sim_bits(value));
+    for (int i = 0; i < 32; i++)
+        value = sim_value<T>(all[i]) < value ? sim_value<T>(all[i]) : value;
+    return value;
+}
+template <class T, class U> static inline T atomicAdd(T *to, U more) {
+    T old = *to;
+    *to = (T)(old + (T)more);
+    return old;
+}
+template <class T, class U> static inline T atomicOr(T *to, U more) {
+    T old = *to;
+    *to = old | (T)more;
+    return old;
+}
+template <class T, class U> static inline T atomicMax(T *to, U other) {
+    T old = *to;
+    *to = (T)other > old ? (T)other : old;
+    return old;
+}
+template <class T, class U> static inline T atomicMin(T *to, U other) {
+    T old = *to;
+    *to = (T)other < old ? (T)other : old;
+    return old;
+}
+static inline void __threadfence_system(void) {
 }
 template <class T> static inline T __ldcg(const T *p) {
     return *p;

@@ -49,10 +49,8 @@ static void sim_attention(struct ft_device *device, const struct ft_op_attention
 static void sim_read(struct ft_device *device, const struct ft_op_read *op) {
     note(device, k_read(&of(device)->target, op));
 }
-/* Its kernel needs clusters of blocks, which the simulation does not have. */
 static void sim_choose(struct ft_device *device, const struct ft_op_choose *op) {
-    (void)op;
-    note(device, cudaErrorInvalidValue);
+    note(device, k_choose(&of(device)->target, op));
 }
 /* Steps as one have suites of their own, which call the kernel. */
 static bool sim_step(struct ft_device *device, const struct ft_op_step *op) {

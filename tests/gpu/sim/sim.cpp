@@ -2,6 +2,7 @@
 
 #include "common/gpu/kernels/map.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,17 +16,17 @@
 #include "cuda_runtime.h"
 
 #define N_PROCESSORS 3
-#define STACK_BYTES (96 << 10)
+#define STACK_BYTES (128 << 10)
 #define SHARED_BYTES (227 << 10)
 #define BARRIERS 16
 #define WARP 32
 #define SELDOM 16 /* one turn in so many: a slow warp's */
 /* An argument of a kernel: passed in memory, so that a larger type than the kernel's will do. */
-#define ARGS_BYTES 1024
+#define ARGS_BYTES (12 << 10)
 /* Looks at a word without anybody getting any further, after which nobody ever will. */
 #define RELAXES_MAX 3000000
 
-struct args {
+struct alignas(64) args {
     char bytes[ARGS_BYTES];
 };
 typedef void (*kernel_fn)(struct args);
@@ -39,7 +40,7 @@ struct cluster {
 struct fetch {
     void *to;
     const void *from;
-    size_t bytes;
+    size_t bytes, size; /* what is missing becomes 0 */
 };
 /* A word that turns are counted in, and the turn that goes on. */
 struct turn {
@@ -63,7 +64,7 @@ struct fiber {
 /* What the lanes of a warp have put down for something that all of them do. */
 struct warp {
     int n_in;
-    float value[WARP], shuffled[WARP];
+    uint64_t brought[WARP], exchanged[WARP];
     float *d[WARP];
     const uint32_t *a[WARP], *b[WARP];
 };
@@ -323,16 +324,16 @@ static void warp_done(warp &w, block &b, uint32_t thread) {
         b.fibers[i].state = READY;
 }
 
-float sim_shuffle(float value, int from) {
+const uint64_t *sim_exchange(uint64_t value) {
     uint32_t thread = sim.current->thread.x, lane = thread % WARP;
     block &b = *sim.current->block;
     warp &w = b.warps[thread / WARP];
-    w.value[lane] = value;
+    w.brought[lane] = value;
     if (is_last_lane(w)) {
-        memcpy(w.shuffled, w.value, sizeof w.shuffled);
+        memcpy(w.exchanged, w.brought, sizeof w.exchanged);
         warp_done(w, b, thread);
     }
-    return w.shuffled[from];
+    return w.exchanged;
 }
 
 static float bf16(uint32_t pair, int which) {
@@ -419,21 +420,35 @@ void sim_turn_wait(uint64_t *word, uint32_t parity) {
 /* What was there is gone at once, what comes is there when it has been waited for. */
 static void start_copy(void *shared, const void *from, uint64_t *word) {
     memset(shared, 0xFF, 16);
-    turn_at(word).fetches.push_back({shared, from, 16});
+    turn_at(word).fetches.push_back({shared, from, 16, 16});
+}
+void sim_fetch_part(void *shared, const void *global, size_t n, size_t size) {
+    if ((uintptr_t)shared % size != 0 || (uintptr_t)global % size != 0 || n > size)
+        fprintf(stderr, "sim: a fetch that is not aligned\n"), abort();
+    memset(shared, 0xFF, size);
+    sim.current->fetches.push_back({shared, global, n, size});
 }
 void sim_fetch_start(void *shared, const void *global) {
-    if ((uintptr_t)shared % 16 != 0 || (uintptr_t)global % 16 != 0)
-        fprintf(stderr, "sim: a fetch that is not aligned\n"), abort();
-    memset(shared, 0xFF, 16);
-    sim.current->fetches.push_back({shared, global, 16});
+    sim_fetch_part(shared, global, 16, 16);
 }
 void sim_fetch_wait(void) {
-    for (const fetch &f : sim.current->fetches)
+    for (const fetch &f : sim.current->fetches) {
+        memset(f.to, 0, f.size);
         memcpy(f.to, f.from, f.bytes);
+    }
     sim.current->fetches.clear();
 }
 uint32_t sim_cluster_rank(void) {
     return sim.current->block->rank;
+}
+uint32_t sim_cluster_size(void) {
+    return (uint32_t)sim.current->block->beside->blocks.size();
+}
+char *sim_shared_of(uint32_t rank) {
+    struct block *b = rank < sim_cluster_size() ? sim.current->block->beside->blocks[rank] : NULL;
+    if (b == NULL)
+        fprintf(stderr, "sim: memory of a block that is not there\n"), abort();
+    return b->shared;
 }
 void sim_cluster_arrive(void) {
     struct cluster &c = *sim.current->block->beside;
@@ -518,10 +533,24 @@ cudaError_t k_map_make_chunks(struct ft_whole_map *map, const void *weight, int3
     return error;
 }
 
+/* Bytes that may be read from there: an argument lies on the stack, and how long it is nobody says.
+ */
+static size_t room_behind(const void *arg) {
+    pthread_attr_t attr;
+    void *stack;
+    size_t bytes;
+    if (pthread_getattr_np(pthread_self(), &attr) != 0 ||
+        pthread_attr_getstack(&attr, &stack, &bytes) != 0)
+        abort();
+    pthread_attr_destroy(&attr);
+    ptrdiff_t room = (char *)stack + bytes - (const char *)arg;
+    return room > 0 && room < ARGS_BYTES ? (size_t)room : ARGS_BYTES;
+}
+
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *kernel, void **args) {
     launch l = {};
     l.kernel = (kernel_fn)kernel;
-    memcpy(l.args.bytes, args[0], ARGS_BYTES);
+    memcpy(l.args.bytes, args[0], room_behind(args[0]));
     l.grid = config->gridDim;
     l.block = config->blockDim;
     l.shared_bytes = config->dynamicSmemBytes;
@@ -530,15 +559,18 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *ke
     for (unsigned i = 0; i < config->numAttrs; i++)
         if (config->attrs[i].id == cudaLaunchAttributeClusterDimension)
             l.n_cluster = config->attrs[i].val.clusterDim.x;
-    if (l.shared_bytes > SHARED_BYTES || l.n_cluster == 0 || l.grid.x % l.n_cluster != 0 || l.n_blocks == 0 || l.block.x == 0)
+    if (l.shared_bytes > SHARED_BYTES || l.n_cluster == 0 || l.grid.x % l.n_cluster != 0 ||
+        l.n_blocks == 0 || l.block.x == 0)
         return cudaErrorInvalidValue;
     sim.held.push_back(l);
     if (sim.is_holding)
         return cudaSuccess;
     /* a kernel with static shared memory may have one block at a time, one with a ring has all */
     std::vector<launch *> one = {&sim.held.back()};
-    bool is_apart = l.n_cluster > 1 || l.shared_bytes > (200 << 10);
-    sim.last = run(one, is_apart ? (int32_t)l.n_blocks : 1);
+    int32_t n_places = l.n_cluster > 1                ? 2 * (int32_t)l.n_cluster
+                       : l.shared_bytes > (200 << 10) ? (int32_t)l.n_blocks
+                                                      : 1;
+    sim.last = run(one, n_places);
     sim.held.pop_back();
     return sim.last.is_stuck ? cudaErrorLaunchTimeout : cudaSuccess;
 }

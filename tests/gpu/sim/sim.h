@@ -41,11 +41,15 @@ char *sim_shared(void);
 void sim_relax(void);
 uint64_t sim_now_ns(void);
 void sim_barrier(int32_t number, int32_t n);
-float sim_shuffle(float value, int from);
+/* What each lane of the warp has brought. */
+const uint64_t *sim_exchange(uint64_t value);
 void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 void sim_fetch_start(void *shared, const void *global);
+void sim_fetch_part(void *shared, const void *global, size_t n, size_t size);
 void sim_fetch_wait(void);
 uint32_t sim_cluster_rank(void);
+uint32_t sim_cluster_size(void);
+char *sim_shared_of(uint32_t rank);
 void sim_cluster_arrive(void);
 void sim_cluster_wait(void);
 void sim_store_there(float *own, uint32_t rank, const void *from, size_t bytes, uint64_t *word);

@@ -20,6 +20,12 @@ static inline void k_mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
 static inline void k_fetch_start(void *shared, const void *global) {
     sim_fetch_start(shared, global);
 }
+static inline void k_fetch_part(void *shared, const void *global, int32_t n) {
+    sim_fetch_part(shared, global, (size_t)n, 16);
+}
+static inline void k_fetch_word(void *shared, const void *global) {
+    sim_fetch_part(shared, global, 4, 4);
+}
 static inline void k_fetch_wait(void) {
     sim_fetch_wait();
 }
@@ -27,6 +33,9 @@ static inline uint32_t k_cluster_rank(void) {
     return sim_cluster_rank();
 }
 static inline void k_cluster_arrive(void) {
+    sim_cluster_arrive();
+}
+static inline void k_cluster_meet(void) {
     sim_cluster_arrive();
 }
 static inline void k_cluster_wait(void) {
@@ -79,7 +88,7 @@ static inline int32_t k_thread(void) {
     return (int32_t)threadIdx.x;
 }
 static inline void k_sync_warp(void) {
-    sim_shuffle(0.0f, 0);
+    sim_exchange(0);
 }
 static inline void k_sync_some(int32_t number, int32_t n) {
     sim_barrier(number, n);
@@ -107,6 +116,10 @@ static inline uint32_t k_ask(const uint32_t *word) {
 static inline void k_set(uint32_t *word, uint32_t to) {
     sim_relax();
     *word = to;
+}
+static inline void k_store_whole(void *to, uint64_t low, uint64_t high) {
+    memcpy(to, &low, sizeof low);
+    memcpy((char *)to + sizeof low, &high, sizeof high);
 }
 static inline void k_relax(void) {
     sim_relax();
