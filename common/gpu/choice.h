@@ -65,7 +65,7 @@ struct ft_choice_result {
     int32_t status;
     int32_t token;
     int32_t is_accepted;
-    int32_t stamp; /* the op's, written last: the result is there */
+    int32_t stamp; /* the op's: the result is there, all of it written at once */
 };
 
 /* A launch brings so many bytes along in less time than a copy before it takes. */
