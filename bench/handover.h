@@ -16,9 +16,10 @@ struct CUstream_st; /* what a cudaStream_t points to */
 
 #define HANDOVER_WRONG 0xFFFFFFFFu
 
-/* Busy for busy_ns, then *to = round if *from was round at the begin, else HANDOVER_WRONG. Returns
- * a cudaError_t. dev   from  what the step before wrote, or NULL: there is none dev   to    or
- * pinned host memory */
+/* Busy for busy_ns, then *to = round if *from was round at the begin, else HANDOVER_WRONG.
+ * Returns a cudaError_t.
+ * dev   from  what the step before wrote, or NULL: there is none
+ * dev   to    the result, or pinned host memory for it */
 int handover_step(struct CUstream_st *stream, uint64_t busy_ns, const uint32_t *from, uint32_t *to,
                   uint32_t round);
 
