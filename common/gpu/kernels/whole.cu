@@ -120,7 +120,8 @@ static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
  * columns that SETS threads of linear.cu have, and sums up each for itself. */
 template <int PASSES>
 static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op,
-                                                    const struct shared &s, const float *norm) {
+                                                    const struct shared &s, int32_t stage,
+                                                    const float *norm) {
     constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES), N = SETS_AHEAD(PASSES);
     int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
     float sums[GROUPS][SETS][ROWS] = {};
@@ -142,7 +143,7 @@ static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op
                 if (lane == 0)
                     s.small->warp_sums[m][warp + i * WHOLE_WARPS] = sum;
             }
-    block_sync();
+    whole_staged(s.small, stage);
     if (thread < op.n_rows) {
         float sum = s.small->warp_sums[thread][0];
         for (int w = 1; w < WARPS; w++)
@@ -153,7 +154,7 @@ static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op
 
 /* The picked rows, normalised in the order of rows.cu. */
 static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op,
-                                                    const struct shared &s) {
+                                                    const struct shared &s, int32_t stage) {
     int32_t own = k_thread(), thread = own % NORM_THREADS;
     for (int32_t first = 0; first < op.n_picks; first += COMPUTE / NORM_THREADS) {
         int32_t m = first + own / NORM_THREADS;
@@ -181,7 +182,7 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
                                  k_norm_apply(v.z, scale, w.z), k_norm_apply(v.w, scale, w.w)));
         }
     }
-    block_sync();
+    whole_staged(s.small, stage);
 }
 
 /* ---- ends of tiles */
@@ -307,21 +308,18 @@ static __device__ __forceinline__ void end_tile(const struct whole_args &a, cons
                                                 struct sums<PASSES> sums[SETS],
                                                 const struct tile_end &end) {
     float *to = s.sums + turn.slot * WARPS * end.n_rows * SUM_STRIDE;
-    int32_t lane = k_thread() % 32;
     k_turn_wait(&s.small->is_finished[turn.slot], turn.parity ^ 1);
     hand_in<PASSES>(sums, to, end.n_rows);
     k_fence_block();
     k_sync_warp();
-    if (lane == 0)
-        k_turn_arrive(&s.small->is_handed[turn.slot]);
+    k_turn_arrive(&s.small->is_handed[turn.slot]);
     if (end.first_row < end.n_rows) {
         k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
         finish(a, s, to, end);
         k_fence_block();
         k_sync_warp();
     }
-    if (lane == 0)
-        k_turn_arrive(&s.small->is_finished[turn.slot]);
+    k_turn_arrive(&s.small->is_finished[turn.slot]);
     whole_next(turn, HANDED);
 }
 
@@ -342,14 +340,16 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
     int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_items = a.n_items[kind];
     struct tile_end end = {stage, whole_first_item(a, stage), n_rows, k_thread() / 32 * 2, 0.0f};
     struct x_parts x = {s.x, n_rows, a.n_in[kind] / CHUNK};
-    if (end.item >= n_items)
-        return;
-    if (kind == WHOLE_HEAD)
-        stage_picked(op, s);
+    if (!is_direct)
+        whole_await_read(s.small, stage);
+    if (end.item >= n_items && !is_direct)
+        whole_staged(s.small, stage); /* with nothing to stage */
+    else if (kind == WHOLE_HEAD)
+        stage_picked(op, s, stage);
     else if (is_direct)
         x.at = (const char *)(kind == WHOLE_O ? op.attended : op.gate);
     else
-        stage_normed<PASSES>(op, s, norm_of(s, stage, kind));
+        stage_normed<PASSES>(op, s, stage, norm_of(s, stage, kind));
     struct sums<PASSES> sums[SETS] = {};
 #pragma unroll 1
     for (; end.item < n_items; end.item += gridDim.x) {
@@ -362,6 +362,8 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
         end_tile<PASSES>(a, s, turns.sums, sums, end);
         end.first_row = end.first_row == 0 ? (WHOLE_WARPS - 1) * 2 : end.first_row - 2;
     }
+    if (!is_direct)
+        k_turn_arrive(&s.small->is_read);
 }
 
 /* ---- the step */
@@ -408,10 +410,12 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
             k_turn_setup(&s.small->is_free[i], WHOLE_WARPS);
         }
         for (int32_t i = 0; i < HANDED; i++) {
-            k_turn_setup(&s.small->is_handed[i], WHOLE_WARPS);
-            k_turn_setup(&s.small->is_finished[i], WHOLE_WARPS);
+            k_turn_setup(&s.small->is_handed[i], COMPUTE);
+            k_turn_setup(&s.small->is_finished[i], COMPUTE);
         }
         k_turn_setup(&s.small->is_known, 1);
+        k_turn_setup(&s.small->is_staged, COMPUTE);
+        k_turn_setup(&s.small->is_read, COMPUTE);
     }
     __syncthreads();
     if (threadIdx.x == COMPUTE)

@@ -77,6 +77,7 @@ struct small {
     struct ft_op_attention attention; /* of the layer in hand */
     int32_t slots[FT_WHOLE_ROWS_MAX], positions[FT_WHOLE_ROWS_MAX];
     uint64_t is_known;
+    uint64_t is_staged, is_read; /* turns of x, see whole_staged */
     uint32_t is_whole;
     struct whole_args args; /* for functions that are not inlined: near, unlike a parameter */
 };
@@ -98,6 +99,20 @@ static __device__ __forceinline__ struct shared lay_out(char *memory,
 /* A barrier of the threads that compute. */
 static __device__ __forceinline__ void block_sync(void) {
     k_sync_some(1 + TEAMS, COMPUTE);
+}
+
+/* x of a stage is there; and nobody reads that of the stage before it. Barriers that racecheck
+ * follows, as it does not block_sync: every thread that computes arrives at each stage that x lies
+ * in shared memory for, which is every other one and the head. */
+static __device__ __forceinline__ uint32_t whole_staged_parity(int32_t stage) {
+    return (uint32_t)stage / 2 % 2;
+}
+static __device__ __forceinline__ void whole_await_read(struct small *small, int32_t stage) {
+    k_turn_wait(&small->is_read, whole_staged_parity(stage) ^ 1);
+}
+static __device__ __forceinline__ void whole_staged(struct small *small, int32_t stage) {
+    k_turn_arrive(&small->is_staged);
+    k_turn_wait(&small->is_staged, whole_staged_parity(stage));
 }
 
 /* Rows of x in parts are [chunk][n rows][ORDERS] of COLUMN_BYTES: what lanes give to the tensor
