@@ -2,9 +2,8 @@
  * target and coordinator, each with a stand-in for its step that is busy for a fixed time, so that
  * what a round takes beyond these times is the hand-overs. By ways: a reply when the step is done;
  * all steps enqueued ahead, each behind the IPC event of the one before; the same behind a word
- * that the stream waits for. Then what becomes of who waits for a process that is killed.
+ * that the stream waits for. To be run through MPS, as the product is.
  * usage: bench_handover [rounds] */
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,7 +26,7 @@ static const char *const way_names[WAYS] = {
 };
 static const uint64_t busy_ns[RANKS] = {20000, 1000000, 2000000};
 
-enum { ROUNDS_MAX = 2000, PASSES = 5, KILL_BUSY_MS = 2000, KILL_WAIT_MS = 5000, ALIVE_S = 120 };
+enum { ROUNDS_MAX = 2000, PASSES = 5, ALIVE_S = 60 };
 
 /* What all three look at; who writes a word is its only writer. */
 struct board {
@@ -36,7 +35,6 @@ struct board {
     _Alignas(64) atomic_uint enqueued[RANKS]; /* the round that it has enqueued */
     _Alignas(64) atomic_uint done[RANKS];     /* the round whose step is over */
     atomic_uint way;
-    atomic_ullong busy_ns[RANKS];
     cudaIpcMemHandle_t words[RANKS];
     cudaIpcEventHandle_t events[RANKS];
 };
@@ -100,9 +98,7 @@ static void enqueue(struct process *p, uint32_t round, uint32_t *to) {
         must(cudaStreamWaitEvent(p->stream, p->event_before, 0), "wait for an event");
     if (way == BY_WORD && !is_first) /* flag 0: until it is round or later */
         on_word("cuStreamWaitValue32", p->stream, p->words_before + 1, round);
-    must(handover_step(p->stream, atomic_load(&p->board->busy_ns[p->rank]), p->words_before, to,
-                       round),
-         "step");
+    must(handover_step(p->stream, busy_ns[p->rank], p->words_before, to, round), "step");
     if (way == BY_EVENT && !is_last)
         must(cudaEventRecord(p->event, p->stream), "record");
     if (way == BY_WORD && !is_last)
@@ -237,76 +233,7 @@ static uint32_t compare(struct process *p, volatile uint32_t *hp_result, int rou
     return round;
 }
 
-/* ---- a process that is killed in its step, while the next one's step waits for it */
-
-static void kill_draft(struct process *p, enum way way, uint32_t round, pid_t draft, pid_t target) {
-    struct board *board = p->board;
-    atomic_store(&board->way, (unsigned)way);
-    atomic_store(&board->busy_ns[DRAFT], (uint64_t)KILL_BUSY_MS * 1000000);
-    say(&board->go[DRAFT], round);
-    await(&board->enqueued[DRAFT], round);
-    say(&board->go[TARGET], round);
-    await(&board->enqueued[TARGET], round);
-    usleep(50000);
-    int64_t since_ns = ft_clock_now_ns();
-    double gone_ms = -1, ms = 0;
-    const char *outcome = "still waits";
-    kill(draft, SIGKILL);
-    while (ms < KILL_WAIT_MS) {
-        ms = (double)(ft_clock_now_ns() - since_ns) / 1e6;
-        if (gone_ms < 0 && waitpid(draft, NULL, WNOHANG) == draft)
-            gone_ms = ms;
-        bool has_failed = waitpid(target, NULL, WNOHANG) == target;
-        if (!has_failed && atomic_load(&board->done[TARGET]) != round)
-            continue;
-        outcome = has_failed ? "fails" : "goes on";
-        break;
-    }
-    printf("draft killed (%s): gone after %.0f ms; the target, behind it, %s after %.0f ms\n",
-           way_names[way], gone_ms, outcome, ms);
-    fflush(stdout);
-    kill(target, SIGKILL);
-}
-
-static void run(enum way way_to_kill, int rounds) {
-    struct board *board =
-        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (board == MAP_FAILED)
-        exit(1);
-    alarm(ALIVE_S);
-    for (int i = 0; i < RANKS; i++)
-        atomic_store(&board->busy_ns[i], busy_ns[i]);
-    pid_t draft = start(board, DRAFT, RANKS), target = start(board, TARGET, DRAFT);
-    struct process p = {.board = board, .rank = COORDINATOR};
-    uint32_t *hp_result = NULL;
-    open_all(&p, TARGET);
-    must(cudaMallocHost((void **)&hp_result, sizeof *hp_result), "pinned memory");
-    await(&board->is_open[DRAFT], 2);
-    await(&board->is_open[TARGET], 2);
-    uint32_t round = 0;
-    if (way_to_kill == WAYS) {
-        struct cudaDeviceProp prop;
-        must(cudaGetDeviceProperties(&prop, 0), "GPU");
-        printf("%s\n\n", prop.name);
-        round = compare(&p, hp_result, rounds);
-        atomic_store(&board->way, LEAVE);
-        say(&board->go[DRAFT], round + 1);
-        say(&board->go[TARGET], round + 1);
-    } else {
-        kill_draft(&p, way_to_kill, round + 1, draft, target);
-    }
-    fflush(stdout);
-    _exit(0); /* nothing that waits for a GPU: a killed process may have left it waiting */
-}
-
-/* Each part by processes of its own: a process that has used a GPU cannot fork for it. */
-static bool run_apart(enum way way_to_kill, int rounds) {
-    int status = 1;
-    pid_t pid = fork();
-    if (pid == 0)
-        run(way_to_kill, rounds);
-    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
-}
+/* ---- the whole */
 
 int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 100;
@@ -314,10 +241,28 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_handover [rounds, 1..%d]\n", ROUNDS_MAX);
         return 2;
     }
-    bool is_done = run_apart(WAYS, rounds);
-    printf("\n");
-    fflush(stdout);
-    is_done = run_apart(BY_EVENT, 0) && is_done;
-    is_done = run_apart(BY_WORD, 0) && is_done;
-    return is_done ? 0 : 1;
+    struct board *board =
+        mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (board == MAP_FAILED) {
+        perror("bench_handover: shared memory");
+        return 1;
+    }
+    alarm(ALIVE_S);
+    pid_t draft = start(board, DRAFT, RANKS), target = start(board, TARGET, DRAFT);
+    struct process p = {.board = board, .rank = COORDINATOR};
+    uint32_t *hp_result = NULL;
+    open_all(&p, TARGET);
+    must(cudaMallocHost((void **)&hp_result, sizeof *hp_result), "pinned memory");
+    await(&board->is_open[DRAFT], 2);
+    await(&board->is_open[TARGET], 2);
+    struct cudaDeviceProp prop;
+    must(cudaGetDeviceProperties(&prop, 0), "GPU");
+    printf("%s\n\n", prop.name);
+    uint32_t round = compare(&p, hp_result, rounds);
+    atomic_store(&board->way, LEAVE);
+    say(&board->go[DRAFT], round + 1);
+    say(&board->go[TARGET], round + 1);
+    waitpid(draft, NULL, 0);
+    waitpid(target, NULL, 0);
+    return 0;
 }
