@@ -39,6 +39,9 @@ struct board {
     cudaIpcEventHandle_t events[RANKS];
 };
 
+/* A stream memory operation of the driver. Returns a CUresult. */
+typedef int (*word_fn)(cudaStream_t stream, unsigned long long at, uint32_t value, unsigned flags);
+
 /* A process: what it has, and what it has open of the one before it. */
 struct process {
     struct board *board;
@@ -48,6 +51,7 @@ struct process {
     cudaEvent_t event;
     uint32_t *words_before;
     cudaEvent_t event_before;
+    word_fn wait_word, write_word;
 };
 
 static void must(int error, const char *what) {
@@ -67,25 +71,24 @@ static void say(atomic_uint *word, uint32_t value) {
 
 /* ---- stream memory operations, which the runtime has no names for */
 
-/* Returns a CUresult. */
-typedef int (*word_fn)(cudaStream_t stream, unsigned long long at, uint32_t value, unsigned flags);
-
 static word_fn find(const char *name) {
     void *found = NULL;
     enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
     word_fn fn = NULL;
-    if (cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result) ==
-            cudaSuccess &&
-        result == cudaDriverEntryPointSuccess)
-        memcpy(&fn, &found, sizeof fn);
-    return fn;
-}
-static void on_word(const char *name, cudaStream_t stream, uint32_t *at, uint32_t value) {
-    word_fn fn = find(name);
-    if (fn == NULL || fn(stream, (uintptr_t)at, value, 0) != 0) {
-        fprintf(stderr, "bench_handover: %s: not on this machine\n", name);
+    must(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result), name);
+    if (result != cudaDriverEntryPointSuccess) {
+        fprintf(stderr, "bench_handover: this driver has no %s\n", name);
         exit(1);
     }
+    memcpy(&fn, &found, sizeof fn);
+    return fn;
+}
+static void on_word(word_fn fn, cudaStream_t stream, uint32_t *at, uint32_t value) {
+    int result = fn(stream, (uintptr_t)at, value, 0);
+    if (result == 0)
+        return;
+    fprintf(stderr, "bench_handover: a stream and a word: CUresult %d\n", result);
+    exit(1);
 }
 
 /* ---- a step */
@@ -97,18 +100,20 @@ static void enqueue(struct process *p, uint32_t round, uint32_t *to) {
     if (way == BY_EVENT && !is_first)
         must(cudaStreamWaitEvent(p->stream, p->event_before, 0), "wait for an event");
     if (way == BY_WORD && !is_first) /* flag 0: until it is round or later */
-        on_word("cuStreamWaitValue32", p->stream, p->words_before + 1, round);
+        on_word(p->wait_word, p->stream, p->words_before + 1, round);
     must(handover_step(p->stream, busy_ns[p->rank], p->words_before, to, round), "step");
     if (way == BY_EVENT && !is_last)
         must(cudaEventRecord(p->event, p->stream), "record");
     if (way == BY_WORD && !is_last)
-        on_word("cuStreamWriteValue32", p->stream, p->words + 1, round);
+        on_word(p->write_word, p->stream, p->words + 1, round);
     say(&p->board->enqueued[p->rank], round);
 }
 
 static void open_all(struct process *p, enum rank before) {
     struct board *board = p->board;
     must(cudaSetDevice(0), "GPU");
+    p->wait_word = find("cuStreamWaitValue32");
+    p->write_word = find("cuStreamWriteValue32");
     must(cudaStreamCreateWithFlags(&p->stream, cudaStreamNonBlocking), "stream");
     must(cudaMalloc((void **)&p->words, 2 * sizeof *p->words), "memory");
     must(cudaMemset(p->words, 0, 2 * sizeof *p->words), "memory");

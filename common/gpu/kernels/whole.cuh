@@ -103,7 +103,8 @@ static __device__ __forceinline__ void block_sync(void) {
 
 /* x of a stage is there; and nobody reads that of the stage before it. Barriers that racecheck
  * follows, as it does not block_sync: every thread that computes arrives at each stage that x lies
- * in shared memory for, which is every other one and the head. */
+ * in shared memory for, which is every other one and the head. That x has been read is ordered by
+ * the barriers of the grid as well: its turn is there for racecheck alone. */
 static __device__ __forceinline__ uint32_t whole_staged_parity(int32_t stage) {
     return (uint32_t)stage / 2 % 2;
 }
