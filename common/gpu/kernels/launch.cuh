@@ -57,6 +57,14 @@ static __device__ __forceinline__ float k_warp_max(float x) {
 static __device__ __forceinline__ float k_norm_scale(float sum, int32_t n, float eps) {
     return __frcp_rn(__fsqrt_rn(__fadd_rn(__fdiv_rn(sum, (float)n), eps)));
 }
+/* The same from the sums of the warps that have a part of the row each, added up in order. */
+template <int N_WARPS>
+static __device__ __forceinline__ float k_norm_scale_of(const float *sums, int32_t n, float eps) {
+    float sum = sums[0];
+    for (int w = 1; w < N_WARPS; w++)
+        sum = __fadd_rn(sum, sums[w]);
+    return k_norm_scale(sum, n, eps);
+}
 static __device__ __forceinline__ float k_norm_apply(float x, float scale, float weight) {
     return __fmul_rn(__fmul_rn(x, scale), weight);
 }

@@ -289,12 +289,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
     k_wait();
     stage(a, x, n, first_row, warp_sums);
     __syncthreads();
-    if ((int32_t)threadIdx.x < n && a.op.norm != NULL) {
-        float sum = warp_sums[threadIdx.x][0];
-        for (int w = 1; w < WARPS; w++)
-            sum = __fadd_rn(sum, warp_sums[threadIdx.x][w]);
-        scales[threadIdx.x] = k_norm_scale(sum, a.op.n_in, a.op.eps);
-    }
+    if ((int32_t)threadIdx.x < n && a.op.norm != NULL)
+        scales[threadIdx.x] =
+            k_norm_scale_of<WARPS>(warp_sums[threadIdx.x], a.op.n_in, a.op.eps);
     const float *x_lane = x + lane / 4 * a.x_stride + lane % 4 * 8;
     struct x_rows rows = {x_lane, n, a.x_stride, 0, 0};
     struct sums<T, G> sums = {};

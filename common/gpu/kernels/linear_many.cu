@@ -488,12 +488,8 @@ static __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x % 32 == 0)
         warp_sums[threadIdx.x / 32] = sum;
     __syncthreads();
-    if (threadIdx.x != 0)
-        return;
-    sum = warp_sums[0];
-    for (int w = 1; w < WARPS; w++)
-        sum = __fadd_rn(sum, warp_sums[w]);
-    a.scales[row] = k_norm_scale(sum, a.op.n_in, a.op.eps);
+    if (threadIdx.x == 0)
+        a.scales[row] = k_norm_scale_of<WARPS>(warp_sums, a.op.n_in, a.op.eps);
 }
 
 /* See above. Reads 2 * n_in bytes of weights an output, and 6 of x a row and column for every

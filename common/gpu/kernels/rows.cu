@@ -68,10 +68,7 @@ static __global__ void __launch_bounds__(NORM_THREADS)
     if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = sum;
     __syncthreads();
-    sum = sums[0];
-    for (int w = 1; w < NORM_WARPS; w++)
-        sum = __fadd_rn(sum, sums[w]);
-    float scale = k_norm_scale(sum, op.n_cols, op.eps);
+    float scale = k_norm_scale_of<NORM_WARPS>(sums, op.n_cols, op.eps);
     for (int32_t i = threadIdx.x; i < op.n_cols; i += NORM_THREADS)
         out[i] = k_norm_apply(__ldcg(x + i), scale, op.weight[i]);
 }
