@@ -15,6 +15,7 @@
 
 #include "bench/handover.h"
 #include "common/base/clock.h"
+#include "common/gpu/kernels/driver.h"
 #include "common/gpu/kernels/kernels.h"
 
 enum rank { COORDINATOR, DRAFT, TARGET, RANKS };
@@ -72,11 +73,9 @@ static void say(atomic_uint *word, uint32_t value) {
 /* ---- stream memory operations, which the runtime has no names for */
 
 static word_fn find(const char *name) {
-    void *found = NULL;
-    enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
+    void *found = k_driver_find(name);
     word_fn fn = NULL;
-    must(cudaGetDriverEntryPointByVersion(name, &found, 12000, cudaEnableDefault, &result), name);
-    if (result != cudaDriverEntryPointSuccess) {
+    if (found == NULL) {
         fprintf(stderr, "bench_handover: this driver has no %s\n", name);
         exit(1);
     }

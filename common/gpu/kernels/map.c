@@ -3,31 +3,19 @@
 #include <cuda.h>
 #include <string.h>
 
+#include "common/gpu/kernels/driver.h"
+
 /* As ptx.cuh says of boxes. */
 #define BOX_COLUMNS 64
 #define BOX_ROWS 8
 #define BOX_GROUPS 16
 #define CHUNK_COLUMNS 32
 
-/* cuTensorMapEncodeTiled */
 typedef CUresult (*encode_fn)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
                               void *address, const cuuint64_t *dims, const cuuint64_t *strides,
                               const cuuint32_t *box, const cuuint32_t *element_strides,
                               CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                               CUtensorMapL2promotion promotion, CUtensorMapFloatOOBfill fill);
-
-static encode_fn find(void) {
-    void *found = NULL;
-    enum cudaDriverEntryPointQueryResult result = cudaDriverEntryPointSymbolNotFound;
-    cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found, 12000,
-                                                         cudaEnableDefault, &result);
-    encode_fn encode = NULL;
-    if (error == cudaSuccess && result == cudaDriverEntryPointSuccess)
-        memcpy(&encode, &found, sizeof encode);
-    else
-        (void)cudaGetLastError();
-    return encode;
-}
 
 /* A matrix as three dimensions, and boxes of it. */
 struct shape {
@@ -37,10 +25,12 @@ struct shape {
 };
 
 static cudaError_t make(struct ft_whole_map *map, const void *weight, const struct shape *shape) {
-    encode_fn encode = find();
+    void *found = k_driver_find("cuTensorMapEncodeTiled");
+    encode_fn encode = NULL;
     CUtensorMap made;
     _Static_assert(sizeof made == sizeof *map, "the driver's description of a tensor");
     const cuuint32_t ones[3] = {1, 1, 1};
+    memcpy(&encode, &found, sizeof encode);
     if (encode == NULL)
         return cudaErrorNotSupported;
     CUresult result =
