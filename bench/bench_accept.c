@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/logits.h"
 #include "common/base/clock.h"
-#include "common/spec/philox.h"
 #include "common/spec/rule.h"
 
 #define N_ROUNDS 8
@@ -31,27 +31,13 @@ static void *must(void *memory) {
     return memory;
 }
 
-static double uniform(uint64_t row, uint32_t id, uint32_t lane) {
-    uint32_t block[4];
-    ft_philox_block(1, row, lane, id, block);
-    return (block[0] + 0.5) * 0x1p-32;
-}
-
-/* Normal noise of deviation 2.5, and a second one shared by p and q that makes some ids likely. */
-static float logit(uint64_t row, uint32_t id, uint32_t lane) {
-    double shared = -log(uniform(row, id, 7));
-    double own =
-        sqrt(-2 * log(uniform(row, id, lane))) * cos(6.2831853 * uniform(row, id, lane + 1));
-    return (float)(1.6 * shared + 0.7 * own);
-}
-
 static void fill(struct fixture *f) {
     size_t bytes = (size_t)f->n_vocab * sizeof(float);
     for (uint64_t r = 0; r < N_ROUNDS; r++)
         for (uint64_t k = 0; k <= K_MAX; k++) {
             f->p[r][k] = must(malloc(bytes));
             for (uint32_t id = 0; id < (uint32_t)f->n_vocab; id++)
-                f->p[r][k][id] = logit(r * 100 + k, id, 20);
+                f->p[r][k][id] = bench_logit(r * 100 + k, id, 20);
             if (k == K_MAX)
                 continue;
             f->q[r][k] = must(malloc(bytes));
@@ -83,7 +69,7 @@ static void draft(struct fixture *f, const struct ft_sampling *sampling,
     for (drafter.seed = 0; drafter.seed < N_ROUNDS; drafter.seed++)
         for (uint64_t r = drafter.seed, k = 0; k < K_MAX; k++) {
             for (uint32_t id = 0; id < (uint32_t)f->n_vocab; id++)
-                f->q[r][k][id] = logit(r * 100 + k, id, 40);
+                f->q[r][k][id] = bench_logit(r * 100 + k, id, 40);
             struct ft_row_context context = {.sampling = sampling,
                                              .counts = counts,
                                              .drafted = f->draft[r],

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "bench/logits.h"
 #include "common/base/clock.h"
 #include "common/spec/chooser.h"
 
@@ -25,20 +26,6 @@ static void must(enum ft_code code, const struct ft_err *err) {
     exit(ft_code_exit_status(code));
 }
 
-static double uniform(uint64_t row, uint32_t id, uint32_t lane) {
-    uint32_t block[4];
-    ft_philox_block(1, row, lane, id, block);
-    return (block[0] + 0.5) * 0x1p-32;
-}
-
-/* Normal noise, and one shared by p and q that makes some ids likely. */
-static float logit(uint64_t row, uint32_t id, uint32_t lane) {
-    double shared = -log(uniform(row, id, 7));
-    double own =
-        sqrt(-2 * log(uniform(row, id, lane))) * cos(6.2831853 * uniform(row, id, lane + 1));
-    return (float)(1.6 * shared + 0.7 * own);
-}
-
 static void *must_alloc(struct fixture *f, size_t bytes) {
     struct ft_err err = {0};
     void *memory = NULL;
@@ -56,13 +43,13 @@ static void fill(struct fixture *f, const struct ft_sampling *like) {
         for (int k = 0; k <= K_MAX; k++) {
             uint64_t number = (uint64_t)(s * 100 + k);
             for (uint32_t id = 0; id < VOCAB; id++)
-                row[id] = logit(number, id, 20);
+                row[id] = bench_logit(number, id, 20);
             f->device->kind->copy(f->device, f->p + ((size_t)s * (K_MAX + 1) + (size_t)k) * VOCAB,
                                   row, sizeof row);
             if (k == K_MAX)
                 continue;
             for (uint32_t id = 0; id < VOCAB; id++)
-                row[id] = logit(number, id, 40);
+                row[id] = bench_logit(number, id, 40);
             struct ft_row_context context = {.sampling = &sampling,
                                              .counts = f->counts,
                                              .drafted = f->draft[s],

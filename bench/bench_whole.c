@@ -76,8 +76,8 @@ static void compare(struct whole_model *m, int32_t n, int32_t rounds) {
 /* Mean us of the layers but the first: what the first block works until it comes to a barrier, and
  * how long it waits there. */
 static void show_marks(struct whole_model *m, int32_t n, int32_t n_layers) {
-    static const char *const stages[BARRIERS] = {"qkv",     "attention", "merge",
-                                                 "o",       "gate up",   "down"};
+    static const char *const stages[BARRIERS] = {"qkv", "attention", "merge",
+                                                 "o",   "gate up",   "down"};
     static uint64_t marks[2 + 2 * BARRIERS * LAYERS_MAX];
     size_t bytes = sizeof marks[0] * (size_t)(2 + 2 * BARRIERS * n_layers);
     struct ft_op_whole *op = whole_model_op(m);

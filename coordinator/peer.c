@@ -108,12 +108,17 @@ static void send_control(struct co_peer *peer, const char *method, ft_rpc_unary_
     }
 }
 
-/* Take the control context apart; NULL when its attempt is over. */
-static struct co_peer *take_control(void *user, bool *mapped) {
+/* Take the control context apart; NULL when its attempt is over, or is by what was answered. */
+static struct co_peer *take_control(void *user, const struct ft_rpc_status *status, bool *mapped) {
     struct control control = *(struct control *)user;
     free(user);
     *mapped = control.mapped;
-    return control.attempt == control.peer->attempt ? control.peer : NULL;
+    if (control.attempt != control.peer->attempt)
+        return NULL;
+    if (status->code == 0)
+        return control.peer;
+    go_down(control.peer, status->text);
+    return NULL;
 }
 
 static void stream_message(void *user, struct ft_str message) {
@@ -203,13 +208,9 @@ static void send_attach(struct co_peer *peer, bool mapped);
 
 static void attach_done(void *user, const struct ft_rpc_status *status, struct ft_str reply) {
     bool mapped;
-    struct co_peer *peer = take_control(user, &mapped);
+    struct co_peer *peer = take_control(user, status, &mapped);
     if (peer == NULL)
         return;
-    if (status->code != 0) {
-        go_down(peer, status->text);
-        return;
-    }
     if (mapped) {
         open_stream(peer);
         return;
@@ -270,13 +271,9 @@ static void send_attach(struct co_peer *peer, bool mapped) {
 
 static void describe_done(void *user, const struct ft_rpc_status *status, struct ft_str reply) {
     bool mapped;
-    struct co_peer *peer = take_control(user, &mapped);
+    struct co_peer *peer = take_control(user, status, &mapped);
     if (peer == NULL)
         return;
-    if (status->code != 0) {
-        go_down(peer, status->text);
-        return;
-    }
     struct ft_err err = {0};
     uint64_t epoch = peer->describe.epoch;
     ft_arena_reset(peer->identity);

@@ -20,7 +20,8 @@ find_program(FT_VALGRIND valgrind)
 if(FT_VALGRIND AND NOT FORETOKEN_SANITIZE)
   foreach(suite loop unary stream endpoint peer)
     add_test(NAME valgrind_rpc_${suite}
-             COMMAND ${FT_VALGRIND} -q --fair-sched=yes --leak-check=full --error-exitcode=9
+             COMMAND ${FT_VALGRIND} -q --fair-sched=yes --child-silent-after-fork=yes
+                     --leak-check=full --error-exitcode=9
                      --show-leak-kinds=definite,indirect,possible
                      --errors-for-leak-kinds=definite,indirect,possible
                      --suppressions=${PROJECT_SOURCE_DIR}/tests/support/valgrind-grpc.supp

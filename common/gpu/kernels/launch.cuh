@@ -5,6 +5,7 @@
 #ifndef FT_GPU_KERNELS_LAUNCH_CUH
 #define FT_GPU_KERNELS_LAUNCH_CUH
 
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 #include <stdint.h>
 
@@ -40,6 +41,16 @@ static inline cudaError_t k_launch(const struct k_target *on, const void *kernel
 
 static inline unsigned k_ceil_div(int64_t a, int64_t b) {
     return (unsigned)((a + b - 1) / b);
+}
+
+/* A number of any type that weights may have. */
+static __device__ __forceinline__ float k_widen(const void *src, int32_t elem, int64_t at) {
+    if (elem == FT_ELEM_F32)
+        return ((const float *)src)[at];
+    uint16_t bits = ((const uint16_t *)src)[at];
+    if (elem == FT_ELEM_F16)
+        return __half2float(__ushort_as_half(bits));
+    return __uint_as_float((uint32_t)bits << 16);
 }
 
 static __device__ __forceinline__ float k_warp_sum(float x) {

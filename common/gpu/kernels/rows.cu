@@ -1,16 +1,5 @@
 /* What a kernel does to single rows: gather, rotary angles, RMSNorm, rotary embedding. */
-#include <cuda_fp16.h>
-
 #include "common/gpu/kernels/launch.cuh"
-
-static __device__ __forceinline__ float widen(const void *src, int32_t elem, int64_t at) {
-    if (elem == FT_ELEM_F32)
-        return ((const float *)src)[at];
-    uint16_t bits = ((const uint16_t *)src)[at];
-    if (elem == FT_ELEM_F16)
-        return __half2float(__ushort_as_half(bits));
-    return __uint_as_float((uint32_t)bits << 16);
-}
 
 /* A block has one row; its threads stride over the columns. Moves n_cols * (element + 4) bytes. */
 static __global__ void gather_kernel(const __grid_constant__ struct ft_op_gather op) {
@@ -19,7 +8,7 @@ static __global__ void gather_kernel(const __grid_constant__ struct ft_op_gather
     int64_t from = (int64_t)op.idx[blockIdx.x] * op.n_cols;
     float *out = op.out + (int64_t)blockIdx.x * op.n_cols;
     for (int32_t i = threadIdx.x; i < op.n_cols; i += blockDim.x)
-        out[i] = widen(op.src, op.elem, from + i);
+        out[i] = k_widen(op.src, op.elem, from + i);
 }
 
 extern "C" cudaError_t k_gather(const struct k_target *on, const struct ft_op_gather *op) {

@@ -6,22 +6,11 @@
  * is room: while blocks wait for each other or attend, the ring fills.
  *
  * The order of each sum is that of linear.cu, attention.cu and rows.cu. */
-#include <cuda_fp16.h>
-
 #include "common/gpu/kernels/whole.cuh"
 #include "common/gpu/kernels/whole_attention.cuh"
 #include "common/gpu/kernels/whole_multiply.cuh"
 
 #define NORM_THREADS 256 /* of a row, as in rows.cu */
-
-static __device__ __forceinline__ float widen(const void *src, int32_t elem, int64_t at) {
-    if (elem == FT_ELEM_F32)
-        return ((const float *)src)[at];
-    uint16_t bits = ((const uint16_t *)src)[at];
-    if (elem == FT_ELEM_F16)
-        return __half2float(__ushort_as_half(bits));
-    return __uint_as_float((uint32_t)bits << 16);
-}
 
 /* The embedding of the rows, one a block; and what every block needs of them: rotary angles, KV
  * slots, spans. */
@@ -32,7 +21,7 @@ static __device__ __forceinline__ void begin_rows(const struct whole_args &a,
     for (int32_t row = blockIdx.x; row < op.n_rows; row += gridDim.x) {
         int64_t from = (int64_t)op.tokens[row] * op.hidden;
         for (int32_t j = threadIdx.x; j < op.hidden; j += COMPUTE)
-            op.x[(int64_t)row * op.hidden + j] = widen(op.embed, op.embed_elem, from + j);
+            op.x[(int64_t)row * op.hidden + j] = k_widen(op.embed, op.embed_elem, from + j);
     }
     for (int32_t i = threadIdx.x; i < op.n_rows * n_pairs; i += COMPUTE) {
         float sine, cosine, *to = s.angles + i / n_pairs * op.head_dim + i % n_pairs;
