@@ -337,10 +337,11 @@ void co_drafting_extend(struct co_app *app, int32_t i) {
     entry->n_vocab_q = app->pair.draft_vocab_size;
     proposal->n = proposal->n_model = n_model;
     memcpy(proposal->tokens, entry->draft, (size_t)n_model * sizeof proposal->tokens[0]);
-    if (n_model >= k_max || (plan->sampled && app->pair.draft_vocab_size > app->drafting.n_row))
-        return;
     struct co_draft_context context;
     context_of(r, k_max, &context);
+    bool any_q = plan->sampled || context.probabilistic;
+    if (n_model >= k_max || (any_q && app->pair.draft_vocab_size > app->drafting.n_row))
+        return;
     context.n_vocab = min32(context.n_vocab, app->pair.draft_vocab_size);
     r->drafter->extend(app->drafting.shared[co_drafter_index(r->drafter)], r->drafter_state,
                        &context, proposal);
@@ -371,19 +372,26 @@ void co_drafting_lost(struct co_app *app) {
         struct co_round_entry *entry = &round->entries[i];
         if (!entry->proposal.ask_model)
             continue;
-        entry->lost = entry->lost || entry->has_q; /* greedy drafts need no q */
+        /* Greedy drafts need no q. */
+        entry->lost = entry->lost || (entry->has_q && round->plans[i].sampled);
         round->plans[i].n_drafted = 0;
     }
 }
 
 /* ---- decisions ------------------------------------------------------------------------------ */
 
+/* The first token whose q row is made here: the model left rows of its own, unless it was greedy.
+ */
+static int32_t first_own_row(const struct co_app *app, int32_t i) {
+    return app->round.plans[i].sampled ? app->round.entries[i].proposal.n_model : 0;
+}
+
 void co_drafting_rows(struct co_app *app, int32_t i) {
     struct co_round_entry *entry = &app->round.entries[i];
     const struct co_proposal *proposal = &entry->proposal;
     if (!entry->has_q)
         return;
-    for (int32_t j = proposal->n_model; j < proposal->n; j++) {
+    for (int32_t j = first_own_row(app, i); j < proposal->n; j++) {
         float *row = app->drafting.rows + (size_t)j * (size_t)app->drafting.n_row;
         co_proposal_row(proposal, j, row);
         entry->q_rows[j] = row;
@@ -395,7 +403,7 @@ void co_drafting_rows_done(struct co_app *app, int32_t i) {
     const struct co_proposal *proposal = &entry->proposal;
     if (!entry->has_q)
         return;
-    for (int32_t j = proposal->n_model; j < proposal->n; j++)
+    for (int32_t j = first_own_row(app, i); j < proposal->n; j++)
         co_proposal_row_clear(proposal, j,
                               app->drafting.rows + (size_t)j * (size_t)app->drafting.n_row);
 }

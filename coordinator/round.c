@@ -63,6 +63,7 @@ static void collect_entries(struct co_app *app) {
             co_request_drop_draft(r); /* it will never need it again */
         entry->request = r;
         entry->has_q = entry->device_q = entry->lost = false;
+        memset(entry->q_rows, 0, sizeof entry->q_rows);
         entry->choice.n_rows = 0;
         *plan = (struct co_plan_item){
             .n = r->n,
@@ -162,6 +163,13 @@ static bool send_draft(struct co_app *app) {
 }
 
 /* True when a target step is on its way. */
+/* What the target is fed for a draft. An id that it does not have is a draft that its rule rejects:
+ * rows behind it are not looked at, and any token will do for them. */
+static void put_drafts(int32_t *to, const int32_t *drafts, size_t n, int32_t n_vocab) {
+    for (size_t k = 0; k < n; k++)
+        to[k] = drafts[k] < n_vocab ? drafts[k] : 0;
+}
+
 static bool send_target(struct co_app *app) {
     struct co_round *round = &app->round;
     int32_t *tokens = round->tokens;
@@ -173,7 +181,7 @@ static bool send_target(struct co_app *app) {
             continue;
         size_t n_own = (size_t)plan->target_tokens, n_drafts = (size_t)plan->verify_k;
         memcpy(tokens, r->tokens + r->target_len, n_own * sizeof *tokens);
-        memcpy(tokens + n_own, round->entries[i].draft, n_drafts * sizeof *tokens);
+        put_drafts(tokens + n_own, round->entries[i].draft, n_drafts, app->pair.vocab_size);
         round->seqs[n_seqs++] = (struct ft_wire_seq_step){
             .seq_id = r->seq_id,
             .keep = (uint32_t)r->target_len,

@@ -31,24 +31,22 @@ static enum ft_code plan(const struct ft_worker *worker, const struct ft_wire_se
     return FT_OK;
 }
 
-/* Rows with a NaN or an infinity fail their own sequence. */
-static void check_rows(struct ft_worker *worker, const struct ft_step *step,
-                       struct ft_step_seq *s) {
-    int32_t first_row = (int32_t)s->out->first_row;
-    if (!ft_region_is_host(worker->region))
-        return; /* whoever decides them looks at them, where they are */
-    for (int32_t i = 0; i < s->need.n_rows; i++) {
-        const float *row = ft_region_row(worker->region, step->generation, first_row + i);
-        int32_t id = ft_step_find_non_finite(row, worker->vocab_size);
-        if (id < 0)
-            continue;
-        char text[128];
-        int32_t position = ft_kvseq_len(s->seq) - s->need.n_rows + i;
-        snprintf(text, sizeof text, "non-finite logits: position %d, token id %d is %g", position,
-                 id, (double)row[id]);
-        ft_step_fail_seq(worker, s, FT_WIRE_SEQ_NUMERIC, text);
+/* A first row with a NaN or +inf fails its own sequence. Rows behind it may be those of drafts that
+ * will be rejected: who decides looks at what is read of them, and at all rows that lie on a GPU.
+ */
+static void check_first_row(struct ft_worker *worker, const struct ft_step *step,
+                            struct ft_step_seq *s) {
+    if (!ft_region_is_host(worker->region) || s->need.n_rows == 0)
         return;
-    }
+    const float *row = ft_region_row(worker->region, step->generation, (int64_t)s->out->first_row);
+    int32_t id = ft_step_find_non_finite(row, worker->vocab_size);
+    if (id < 0)
+        return;
+    char text[128];
+    int32_t position = ft_kvseq_len(s->seq) - s->need.n_rows;
+    snprintf(text, sizeof text, "non-finite logits: position %d, token id %d is %g", position, id,
+             (double)row[id]);
+    ft_step_fail_seq(worker, s, FT_WIRE_SEQ_NUMERIC, text);
 }
 
 static enum ft_code run(struct ft_worker *worker, struct ft_step *step, struct ft_err *err) {
@@ -59,7 +57,7 @@ static enum ft_code run(struct ft_worker *worker, struct ft_step *step, struct f
                                         ft_region_row_mut(worker->region, step->generation, 0),
                                         ft_region_row_stride(worker->region), err);
     for (int32_t i = 0; code == FT_OK && i < step->n_seqs; i++)
-        check_rows(worker, step, &step->seqs[i]);
+        check_first_row(worker, step, &step->seqs[i]);
     return code;
 }
 

@@ -58,7 +58,7 @@ struct ft_choice_row {
 enum ft_choice_status {
     FT_CHOICE_OK = 0,
     FT_CHOICE_ASK = 1,  /* something about the row is unusual: the host has to look at it */
-    FT_CHOICE_BAD_Q = 2 /* the q row is no distribution; is_accepted is right all the same */
+    FT_CHOICE_BAD_Q = 2 /* the q row is no distribution */
 };
 
 struct ft_choice_result {

@@ -194,10 +194,21 @@ bool ft_choice_add_round(struct ft_choice_batch *batch, const struct ft_rule *ru
     return ok;
 }
 
+/* A q row that is no distribution counts wherever it stands (ft_residual_check_all). */
+static bool has_unusual_draft(const struct ft_round *round, const struct ft_choice_round *at,
+                              const struct ft_choice_result *results) {
+    for (int32_t i = 0; i < round->n_draft; i++)
+        if (results[at->first_row + i].status != FT_CHOICE_OK)
+            return true;
+    return false;
+}
+
 bool ft_choice_verdict(const struct ft_rule *rule, const struct ft_round *round,
                        const struct ft_choice_round *at, const struct ft_choice_result *results,
                        struct ft_verdict *out) {
     struct ft_verdict verdict = {0};
+    if (is_sampled(rule, round) && round->q_rows != NULL && has_unusual_draft(round, at, results))
+        return false;
     for (; verdict.n_tokens < at->n_known; verdict.n_tokens++)
         verdict.tokens[verdict.n_tokens] = round->draft[verdict.n_tokens];
     for (int32_t j = 0; j < at->n_rows; j++) {

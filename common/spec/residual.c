@@ -6,25 +6,35 @@
 
 #define MODULE "rule"
 
-/* How far the sum of a q row may be from 1: far above what rounding does to 2^18 terms, far below
- * what would show in a distribution. */
-#define Q_SUM_SLACK 1e-3
+double ft_residual_q(const struct ft_round *round, int32_t i) {
+    return round->q_rows == NULL ? 1.0 : (double)round->q_rows[i][round->draft[i]];
+}
 
-enum ft_code ft_residual_q(const struct ft_round *round, int32_t i, double *q, struct ft_err *err) {
+enum ft_code ft_residual_check(const struct ft_round *round, int32_t i, struct ft_err *err) {
     int32_t token = round->draft[i];
-    *q = 1.0;
     if (round->q_rows == NULL)
         return FT_OK;
     if (token < 0 || token >= round->n_vocab_draft)
         return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
                           "draft %d is token %d, outside the draft vocabulary of %d", i, token,
                           round->n_vocab_draft);
-    *q = (double)round->q_rows[i][token];
-    if (*q > 0.0 && *q <= 1.0 + Q_SUM_SLACK)
-        return FT_OK;
-    return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
-                      "draft %d is token %d, whose q is %g: it was not drawn from that row", i,
-                      token, *q);
+    double q = ft_residual_q(round, i);
+    if (!(q > 0.0 && q <= 1.0 + FT_RESIDUAL_SLACK))
+        return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
+                          "draft %d is token %d, whose q is %g: it was not drawn from that row", i,
+                          token, q);
+    double sum = ft_rowmath_mass(round->q_rows[i], (size_t)round->n_vocab_draft);
+    if (!(fabs(sum - 1.0) <= FT_RESIDUAL_SLACK))
+        return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
+                          "the q row of draft %d is no distribution: its sum is %g", i, sum);
+    return FT_OK;
+}
+
+enum ft_code ft_residual_check_all(const struct ft_round *round, struct ft_err *err) {
+    enum ft_code code = FT_OK;
+    for (int32_t i = 0; code == FT_OK && i < round->n_draft; i++)
+        code = ft_residual_check(round, i, err);
+    return code;
 }
 
 static void weigh_one_hot(const struct ft_round *round, int32_t i, struct ft_residual *residual) {
@@ -40,27 +50,21 @@ static void weigh_one_hot(const struct ft_round *round, int32_t i, struct ft_res
     residual->sum = ft_rowmath_sum(weights, n);
 }
 
-enum ft_code ft_residual_weigh(struct ft_transform *transform, const struct ft_round *round,
-                               int32_t i, struct ft_residual *residual, struct ft_err *err) {
+void ft_residual_weigh(struct ft_transform *transform, const struct ft_round *round, int32_t i,
+                       struct ft_residual *residual) {
     residual->weights = ft_transform_scratch(transform, 1);
     if (round->q_rows == NULL) {
         weigh_one_hot(round, i, residual);
-        return FT_OK;
+        return;
     }
-    const float *q = round->q_rows[i];
     const size_t n_p = (size_t)round->n_vocab, n_q = (size_t)round->n_vocab_draft;
     const size_t n_both = n_p < n_q ? n_p : n_q;
     float *weights = residual->weights;
-    struct ft_rowmath_residual both =
-        ft_rowmath_residual(residual->p, residual->p_scale, q, residual->q_scale, n_both, weights);
-    double q_sum = both.q_sum + ft_rowmath_sum(q + n_both, n_q - n_both);
-    if (!both.valid || !(fabs(q_sum - 1.0) <= Q_SUM_SLACK))
-        return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
-                          "the q row of draft %d is no distribution: its sum is %g", i, q_sum);
+    double sum = ft_rowmath_residual(residual->p, residual->p_scale, round->q_rows[i],
+                                     residual->q_scale, n_both, weights);
     for (size_t id = n_both; id < n_p; id++)
         weights[id] = residual->p[id] * residual->p_scale;
-    residual->sum = both.sum + ft_rowmath_sum(weights + n_both, n_p - n_both);
-    return FT_OK;
+    residual->sum = sum + ft_rowmath_sum(weights + n_both, n_p - n_both);
 }
 
 int32_t ft_residual_draw(const struct ft_round *round, int32_t i, uint32_t lane,

@@ -168,19 +168,20 @@ FT_ROWMATH_CLONED double ft_rowmath_sum_min(const float *x, const float *y, size
     return sum;
 }
 
-FT_ROWMATH_CLONED struct ft_rowmath_residual ft_rowmath_residual(const float *p, float p_scale,
-                                                                 const float *q, float q_scale,
-                                                                 size_t n, float *out) {
+FT_ROWMATH_CLONED double ft_rowmath_mass(const float *q, size_t n) {
     int32_t bad = 0;
     for (size_t i = 0; i < n; i++) {
-        float mass = q[i];
-        bad |= !(mass >= 0.0f); /* true for a NaN too */
-        bad |= !(mass < INFINITY);
-        float excess = p[i] * p_scale - mass * q_scale;
+        bad |= !(q[i] >= 0.0f); /* true for a NaN too */
+        bad |= !(q[i] < INFINITY);
+    }
+    return bad == 0 ? ft_rowmath_sum(q, n) : (double)NAN;
+}
+
+FT_ROWMATH_CLONED double ft_rowmath_residual(const float *p, float p_scale, const float *q,
+                                             float q_scale, size_t n, float *out) {
+    for (size_t i = 0; i < n; i++) {
+        float excess = p[i] * p_scale - q[i] * q_scale;
         out[i] = excess > 0.0f ? excess : 0.0f;
     }
-    struct ft_rowmath_residual result = {.valid = bad == 0};
-    result.q_sum = ft_rowmath_sum(q, n);
-    result.sum = ft_rowmath_sum(out, n);
-    return result;
+    return ft_rowmath_sum(out, n);
 }

@@ -62,14 +62,11 @@ void ft_rowmath_scale(float *x, size_t n, float factor);
 double ft_rowmath_sum(const float *x, size_t n);
 double ft_rowmath_sum_min(const float *x, const float *y, size_t n); /* of min(x, y) */
 
-struct ft_rowmath_residual {
-    double sum;   /* of out */
-    double q_sum; /* of q */
-    bool valid;   /* every q is finite and not negative */
-};
-/* out[i] = max(0, p_scale * p[i] - q_scale * q[i]). out may be p. */
-struct ft_rowmath_residual ft_rowmath_residual(const float *p, float p_scale, const float *q,
-                                               float q_scale, size_t n, float *out);
+/* The sum of q; NaN when a value is negative or not finite. */
+double ft_rowmath_mass(const float *q, size_t n);
+/* out[i] = max(0, p_scale * p[i] - q_scale * q[i]). out may be p. Returns the sum of out. */
+double ft_rowmath_residual(const float *p, float p_scale, const float *q, float q_scale, size_t n,
+                           float *out);
 
 #ifdef __cplusplus
 }

@@ -45,10 +45,10 @@ struct ft_rule {
     bool coupled; /* draws with Gumbel noise, and the drafter is to use the same */
     bool by_row;  /* each row is decided by itself, which a device can do too: choice.h */
     bool blind;   /* drafts are accepted whatever the target says of them: for benchmarks */
-    /* Rows after the first rejection depend on a token that is not there: they are not looked at
-     * (by `block`: rows after a draft that cannot be accepted).
-     * A drafted id outside the target's vocabulary is a rejected draft.
-     * fail FT_E_REQ_NUMERIC names the row; FT_E_REQ_INVALID: everything banned;
+    /* Rows of the target after the first rejection depend on a token that is not there: they are
+     * not looked at (by `block`: rows after a draft that cannot be accepted). Where q rows are
+     * read, all of them are checked first. A drafted id outside the target's vocabulary is a
+     * rejected draft. fail FT_E_REQ_NUMERIC names the row; FT_E_REQ_INVALID: everything banned;
      *      FT_E_PEER_PROTOCOL: q cannot be what the draft was drawn from (a value not finite or
      *      negative, zero for the drafted token, a sum that is not 1, an id that has no q). The
      *      caller takes the draft worker for broken and decides again with n_draft = 0, which is

@@ -35,14 +35,10 @@ struct block {
 static enum ft_code add_draft(struct ft_transform *transform, const struct ft_round *round,
                               int32_t i, struct block *block, struct ft_err *err) {
     struct ft_residual residual = {.p = block->p, .p_scale = (float)block->joint, .q_scale = 1.0f};
-    double q;
     enum ft_code code = ft_rule_row(transform, round, i, block->p, err);
-    if (code == FT_OK)
-        code = ft_residual_q(round, i, &q, err);
-    if (code == FT_OK)
-        code = ft_residual_weigh(transform, round, i, &residual, err);
     if (code != FT_OK)
         return code;
+    ft_residual_weigh(transform, round, i, &residual);
     double left = residual.sum + (1.0 - block->joint);
     if (i == 0 || passes(round, i, left > 0.0 ? residual.sum / left : 1.0)) {
         block->n_accepted = i;
@@ -50,7 +46,7 @@ static enum ft_code add_draft(struct ft_transform *transform, const struct ft_ro
     }
     const int32_t token = round->draft[i];
     double p = token >= 0 && token < round->n_vocab ? (double)block->p[token] : 0.0;
-    block->joint *= p / q;
+    block->joint *= p / ft_residual_q(round, i);
     if (block->joint > 1.0)
         block->joint = 1.0;
     return FT_OK;
@@ -60,13 +56,13 @@ static enum ft_code decide_sampled(struct ft_transform *transform, const struct 
                                    struct ft_verdict *out, struct ft_err *err) {
     const int32_t k = round->n_draft;
     struct block block = {.p = ft_transform_scratch(transform, 0), .joint = 1.0};
-    for (int32_t i = 0; i < k && block.joint > 0.0; i++) {
-        enum ft_code code = add_draft(transform, round, i, &block, err);
-        if (code != FT_OK)
-            return code;
-    }
+    enum ft_code code = ft_residual_check_all(round, err);
+    for (int32_t i = 0; code == FT_OK && i < k && block.joint > 0.0; i++)
+        code = add_draft(transform, round, i, &block, err);
+    if (code != FT_OK)
+        return code;
     if (k == 0 || passes(round, k, block.joint)) {
-        enum ft_code code = ft_rule_row(transform, round, k, block.p, err);
+        code = ft_rule_row(transform, round, k, block.p, err);
         if (code != FT_OK)
             return code;
         block.n_accepted = k;

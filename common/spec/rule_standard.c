@@ -13,9 +13,12 @@ enum ft_code ft_rule_sampled(struct ft_transform *transform, const struct ft_rou
     const uint64_t seed = round->sampling->seed;
     float *p = ft_transform_scratch(transform, 0);
     struct ft_verdict verdict = {0};
+    enum ft_code code = ft_residual_check_all(round, err);
+    if (code != FT_OK)
+        return code;
     for (int32_t i = 0; i <= round->n_draft; i++) {
         const uint64_t position = round->position + (uint64_t)i;
-        enum ft_code code = ft_rule_row(transform, round, i, p, err);
+        code = ft_rule_row(transform, round, i, p, err);
         if (code != FT_OK)
             return code;
         int32_t *token = &verdict.tokens[verdict.n_tokens++];
@@ -24,20 +27,15 @@ enum ft_code ft_rule_sampled(struct ft_transform *transform, const struct ft_rou
                                        ft_philox_uniform(seed, position, FT_PHILOX_RESIDUAL, 0));
             break;
         }
-        double q;
-        code = ft_residual_q(round, i, &q, err);
-        if (code != FT_OK)
-            return code;
         const int32_t draft = round->draft[i];
+        double q = ft_residual_q(round, i);
         double u = ft_philox_uniform(seed, position, FT_PHILOX_ACCEPT, 0);
         if (draft >= 0 && draft < round->n_vocab && u * (q * (double)lenience) < (double)p[draft]) {
             *token = draft;
             continue;
         }
         struct ft_residual residual = {.p = p, .p_scale = 1.0f, .q_scale = lenience};
-        code = ft_residual_weigh(transform, round, i, &residual, err);
-        if (code != FT_OK)
-            return code;
+        ft_residual_weigh(transform, round, i, &residual);
         *token = ft_residual_draw(round, i, 0, &residual);
         verdict.residual = true;
         break;

@@ -1,5 +1,6 @@
 #include "common/worker/step.h"
 
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,19 +214,12 @@ enum ft_code ft_step_forward(struct ft_worker *worker, int32_t n, float *rows, i
 }
 
 int32_t ft_step_find_non_finite(const float *row, int32_t n) {
-    static const uint32_t exponent = 0x7F800000u; /* all ones: infinite or NaN */
     uint32_t any = 0;
-    for (int32_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &row[i], sizeof bits);
-        any |= (uint32_t)((bits & exponent) == exponent);
-    }
-    for (int32_t i = 0; any != 0 && i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, &row[i], sizeof bits);
-        if ((bits & exponent) == exponent)
+    for (int32_t i = 0; i < n; i++)
+        any |= (uint32_t) !(row[i] <= FLT_MAX);
+    for (int32_t i = 0; any != 0 && i < n; i++)
+        if (!(row[i] <= FLT_MAX))
             return i;
-    }
     return -1;
 }
 

@@ -51,7 +51,8 @@ struct ft_batch_seq ft_step_batch_seq(const struct ft_step_seq *s);
 /* One forward pass over step->batch[0 .. n - 1], counted; n may be 0. */
 enum ft_code ft_step_forward(struct ft_worker *worker, int32_t n, float *rows, int64_t row_stride,
                              struct ft_err *err);
-/* Index of the first value that is NaN or infinite, -1 when all are finite. */
+/* Index of the first value that is NaN or +inf, -1 when there is none: -inf is a token without a
+ * chance. */
 int32_t ft_step_find_non_finite(const float *row, int32_t n);
 /* Give the sequence a status; the KV that this step added is dropped. text is copied. */
 void ft_step_fail_seq(struct ft_worker *worker, struct ft_step_seq *s,

@@ -202,6 +202,45 @@ START_TEST(non_finite_row_is_an_error_and_leaves_the_verdict) {
 }
 END_TEST
 
+/* What a round comes to whose draft broke at its second token; decided as the caller does. */
+static int32_t first_of_broken(const struct ft_rule *rule, uint64_t seed, const float *q_second) {
+    static const float p[3] = {2, 1, 0}, q[3] = {0.09003057f, 0.66524096f, 0.24472847f};
+    const float *p_rows[] = {p, p, p}, *q_rows[] = {q, q_second};
+    struct ft_sampling sampling = ft_sampling_default();
+    sampling.seed = seed;
+    int32_t draft[2] = {ft_rule_propose(&sampling, q, 3, 5, 0), 1};
+    struct ft_round round = {.sampling = &sampling,
+                             .position = 5,
+                             .draft = draft,
+                             .n_draft = 2,
+                             .p_rows = p_rows,
+                             .n_vocab = 3,
+                             .q_rows = q_rows,
+                             .n_vocab_draft = 3};
+    struct ft_verdict verdict;
+    enum ft_code code = rule->decide(run.transform, &round, &verdict, NULL);
+    if (code == FT_E_PEER_PROTOCOL) {
+        round.n_draft = 0;
+        code = rule->decide(run.transform, &round, &verdict, NULL);
+    }
+    ck_assert_int_eq(code, FT_OK);
+    return verdict.tokens[0];
+}
+
+/* Whether a round is decided again without drafts must not depend on how its first draft fared. */
+START_TEST(a_break_behind_the_first_draft_leaves_the_distribution) {
+    static const double prob[3] = {0.66524096, 0.24472847, 0.09003057};
+    static const float broken[][3] = {{0.5f, 0, 0.5f}, {0.5f, 0.3f, 0.5f}, {0.9f, 0.2f, -0.1f}};
+    const struct ft_rule *rule = ft_rule_at((size_t)_i);
+    for (size_t b = 0; !rule->lossy && b < 3; b++) {
+        uint32_t counts[3] = {0};
+        for (uint64_t seed = 0; seed < 20000; seed++)
+            counts[first_of_broken(rule, seed, broken[b])]++;
+        check_distribution(counts, prob, 3, rule->name);
+    }
+}
+END_TEST
+
 static int n_rules(void) {
     int n = 0;
     while (ft_rule_at((size_t)n) != NULL)
@@ -213,6 +252,8 @@ int main(void) {
     TCase *tcase = tcase_create("rule contract");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, dev02_every_position_follows_the_target, 0, n_rules());
+    tcase_add_loop_test(tcase, a_break_behind_the_first_draft_leaves_the_distribution, 0,
+                        n_rules());
     tcase_add_loop_test(tcase, drafts_own_sampling_changes_no_distribution, 0, n_rules());
     tcase_add_test(tcase, masks_hold_under_every_rule);
     tcase_add_test(tcase, greedy_text_is_that_of_plain_decoding);

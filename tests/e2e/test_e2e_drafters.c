@@ -18,7 +18,10 @@ static const char *const g_drafters[] = {"model",   "ngram",  "lookup", "bigram"
                                          "unigram", "random", "chain"};
 enum { N_DRAFTERS = sizeof g_drafters / sizeof g_drafters[0] };
 
-static void start(const char *target, const char *draft, const char *more) {
+/* The last argument of the coordinator is NULL. */
+#define start(target, draft, ...)                                                                  \
+    start_with(target, draft, (const char *const[]){__VA_ARGS__, NULL})
+static void start_with(const char *target, const char *draft, const char *const *more) {
     static char text_arg[512];
     const char *dir = ft_fixture_temp_dir();
     const char *text = "the quick brown fox. abcdeabcdeabcde bcbcd aabbccdd abab";
@@ -29,7 +32,8 @@ static void start(const char *target, const char *draft, const char *more) {
         .draft_dir = draft != NULL ? ft_fixture_model(draft) : NULL,
     };
     opts.args[CLUSTER_COORDINATOR][0] = text_arg;
-    opts.args[CLUSTER_COORDINATOR][1] = more;
+    for (int i = 0; more[i] != NULL; i++)
+        opts.args[CLUSTER_COORDINATOR][1 + i] = more[i];
     cluster_start(&g_cluster, &opts);
     ft_fixture_remove_dir(dir); /* it was read at start */
 }
@@ -167,6 +171,81 @@ START_TEST(dev02_samples_have_the_targets_distribution) {
 }
 END_TEST
 
+/* A model that drafts greedily leaves no q rows; n-grams behind its tokens do. Each such request
+ * follows one whose rows were the model's. */
+START_TEST(greedy_drafts_before_drawn_ones_keep_the_distribution) {
+    static const double prob[] = {0.66524096, 0.24472847, 0.09003057};
+    int n_draws = getenv("FORETOKEN_TEST_DRAWS") != NULL ? 32 : 200;
+    start("iid", "iid", "--num_speculative_tokens=auto", "--drafter_chain=model,ngram",
+          "--drafter_min_match=1", "--drafter_counts_as_q");
+    uint32_t counts[3] = {0};
+    for (int i = 0; i < n_draws; i++) {
+        struct ft_wire_generate request = gen_text("abcabdbbabcbdbab", 24, 0);
+        request.has_num_speculative_tokens = false;
+        request.drafter = ft_str_c("chain");
+        request.params.temperature = 1.0f;
+        request.params.has_seed = true;
+        request.params.seed = 9000u + (uint64_t)i;
+        request.spec.has_draft_temperature = true;
+        request.spec.draft_temperature = i % 2 == 0 ? 0.0f : 1.0f;
+        gen_run(&g_cluster, &request, &g_gen);
+        gen_require_ok(&g_gen);
+        for (size_t j = 0; i % 2 == 0 && j < g_gen.n_ids; j++) {
+            ck_assert(g_gen.ids[j] >= 'b' && g_gen.ids[j] <= 'd');
+            counts[g_gen.ids[j] - 'b']++;
+        }
+        gen_fini(&g_gen);
+    }
+    check_distribution(counts, prob, 3, "greedy drafts");
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+/* DEV-07: a draft vocabulary that is the larger one. At this temperature most of what is drafted
+ * lies outside the target's. */
+START_TEST(dev07_drafts_outside_the_targets_vocabulary_are_rejected) {
+    static const double prob[] = {0.66524096, 0.24472847, 0.09003057};
+    uint32_t counts[3] = {0};
+    start("iid+vocab=264", "iid-draft+vocab=512", NULL);
+    for (int i = 0; i < 24; i++) {
+        struct ft_wire_generate request = gen_text("abcabdbb", 24, 1 + i % 4);
+        request.params.temperature = i < 20 ? 1.0f : 0.0f;
+        request.params.has_seed = true;
+        request.params.seed = 100u + (uint64_t)i;
+        request.spec.has_draft_temperature = true;
+        request.spec.draft_temperature = 100.0f;
+        gen_run(&g_cluster, &request, &g_gen);
+        gen_require_ok(&g_gen);
+        ck_assert_uint_eq(g_gen.n_ids, 24);
+        for (size_t j = 0; i < 20 && j < g_gen.n_ids; j++)
+            counts[g_gen.ids[j] - 'b']++;
+        ck_assert_uint_gt(g_gen.spec.num_draft_tokens, 0);
+        gen_fini(&g_gen);
+    }
+    check_distribution(counts, prob, 3, "ids outside");
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+/* DEV-17: the row behind a z is NaN, and the greedy text has no z: that a z was drafted ends
+ * nothing. */
+START_TEST(dev17_non_finite_rows_behind_a_rejection_are_not_looked_at) {
+    start("nant", NULL, NULL);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        struct ft_wire_generate request = gen_text("abc", 300, 4);
+        request.drafter = ft_str_c("random");
+        request.params.has_seed = true;
+        request.params.seed = seed;
+        gen_run(&g_cluster, &request, &g_gen);
+        gen_require_ok(&g_gen);
+        for (size_t i = 0; i < g_gen.n_ids; i++)
+            ck_assert_int_eq(g_gen.ids[i], "abcde"[(i + 3) % 5]);
+        gen_fini(&g_gen);
+    }
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 /* DEV-21 and DEV-64: requests with lengths of their own beside some that the controller decides,
  * which goes to 0 and comes back; the draft catches up. */
 START_TEST(dev21_dev64_auto_changes_no_text) {
@@ -245,6 +324,9 @@ int main(void) {
     /* Where draws are few, the last drafter alone: `chain`, which asks others. */
     int first = getenv("FORETOKEN_TEST_DRAWS") != NULL ? 2 * (N_DRAFTERS - 1) : 0;
     tcase_add_loop_test(tc, dev02_samples_have_the_targets_distribution, first, 2 * N_DRAFTERS);
+    tcase_add_test(tc, greedy_drafts_before_drawn_ones_keep_the_distribution);
+    tcase_add_test(tc, dev07_drafts_outside_the_targets_vocabulary_are_rejected);
+    tcase_add_test(tc, dev17_non_finite_rows_behind_a_rejection_are_not_looked_at);
     tcase_add_test(tc, dev21_dev64_auto_changes_no_text);
     tcase_add_test(tc, auto_drafts_where_everything_is_accepted);
     tcase_add_test(tc, unknown_and_unlearnt_drafters_are_refused);

@@ -224,18 +224,20 @@ static void speculate(struct ft_transform *t, const struct ft_choice_row *row, c
                              .n_vocab = row->n_vocab,
                              .q_rows = row->q == NULL ? NULL : q_rows,
                              .n_vocab_draft = row->n_q};
-    double q;
-    if (ft_residual_q(&round, 0, &q, NULL) != FT_OK) {
+    double q = ft_residual_q(&round, 0);
+    if (!(q > 0.0 && q <= 1.0 + FT_RESIDUAL_SLACK)) {
         out->status = FT_CHOICE_ASK;
         return;
     }
     out->is_accepted = row->draft >= 0 && row->draft < row->n_vocab &&
                        row->u_accept * (q * (double)row->lenience) < (double)p[row->draft];
     struct ft_residual residual = {.p = p, .p_scale = 1.0f, .q_scale = row->lenience};
-    if (ft_residual_weigh(t, &round, 0, &residual, NULL) != FT_OK)
+    if (ft_residual_check(&round, 0, NULL) != FT_OK) {
         out->status = FT_CHOICE_BAD_Q;
-    else
-        out->token = ft_transform_draw(residual.weights, row->n_vocab, row->u_draw);
+        return;
+    }
+    ft_residual_weigh(t, &round, 0, &residual);
+    out->token = ft_transform_draw(residual.weights, row->n_vocab, row->u_draw);
 }
 
 static void run_row(struct ft_transform *t, const struct host_row *h,

@@ -85,6 +85,34 @@ START_TEST(rule_without_a_twin_is_refused) {
 }
 END_TEST
 
+/* A row of q that is broken is left to the host wherever it stands, not only where the round gets.
+ */
+START_TEST(broken_q_row_counts_behind_a_rejection) {
+    static const float p[] = {0, 0, 0}, q[] = {0.2f, 0.3f, 0.5f};
+    const float *p_rows[] = {p, p, p}, *q_rows[] = {q, q};
+    static const int32_t draft[] = {1, 2};
+    static const struct ft_choice_result sound[] = {
+        {.status = FT_CHOICE_OK, .token = 0}, {.status = FT_CHOICE_OK}, {.status = FT_CHOICE_OK}};
+    struct ft_sampling sampling = ft_sampling_default();
+    const struct ft_rule *rule = ft_rule_find("standard");
+    struct ft_round round = {.sampling = &sampling,
+                             .draft = draft,
+                             .n_draft = 2,
+                             .p_rows = p_rows,
+                             .n_vocab = 3,
+                             .q_rows = q_rows,
+                             .n_vocab_draft = 3};
+    struct ft_choice_round at = {.n_rows = 3};
+    struct ft_choice_result results[3];
+    struct ft_verdict verdict;
+    memcpy(results, sound, sizeof results);
+    ck_assert(ft_choice_verdict(rule, &round, &at, results, &verdict));
+    ck_assert_int_eq(verdict.n_tokens, 1);
+    results[1].status = FT_CHOICE_BAD_Q;
+    ck_assert(!ft_choice_verdict(rule, &round, &at, results, &verdict));
+}
+END_TEST
+
 /* A batch that is full refuses whole rounds, and keeps what it has. */
 START_TEST(full_batch_refuses_and_stays_as_it_is) {
     struct choice_case c;
@@ -211,6 +239,7 @@ int main(void) {
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, round_as_data_decides_as_its_rule);
     tcase_add_test(tcase, rule_without_a_twin_is_refused);
+    tcase_add_test(tcase, broken_q_row_counts_behind_a_rejection);
     tcase_add_test(tcase, full_batch_refuses_and_stays_as_it_is);
     tcase_add_test(tcase, draft_as_data_is_the_proposal);
     tcase_add_test(tcase, chooser_decides_all_rounds_of_a_step);

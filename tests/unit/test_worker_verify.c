@@ -193,7 +193,7 @@ START_TEST(dev17_non_finite_rows_fail_their_own_sequence) {
     open_rig(0);
     int32_t good[5] = {1, 2, 3, 4, 5}, bad[5] = {1, 2, HISTORY_POISON, 4, 5};
     struct ft_wire_seq_step steps[3] = {{1, 0, good, 5, .n_logits = 2},
-                                        {2, 0, bad, 5, .n_logits = 4},
+                                        {2, 0, bad, 5, .n_logits = 3},
                                         {3, 0, good, 5, .n_logits = 1}};
     const struct ft_wire_seq_result *r = rig_step(&g_rig, steps, 3);
     ck_assert_int_eq(r[1].status, FT_WIRE_SEQ_NUMERIC);
@@ -203,6 +203,12 @@ START_TEST(dev17_non_finite_rows_fail_their_own_sequence) {
     expect_row(&r[0], 0, good, 4);
     expect_row(&r[0], 1, good, 5);
     expect_row(&r[2], 0, good, 5);
+    /* Behind the first row: a draft that may be rejected. */
+    steps[1].n_logits = 4;
+    r = rig_step(&g_rig, &steps[1], 1);
+    ck_assert_int_eq(r->status, FT_WIRE_SEQ_OK);
+    ck_assert_uint_eq(r->n_rows, 4);
+    expect_row(r, 0, bad, 2);
     rig_close(&g_rig);
 }
 END_TEST
