@@ -73,7 +73,9 @@ struct co_request {
     int32_t n_prompt_rows_wanted;
     int32_t k;  /* num_speculative_tokens of this request */
     bool k_own; /* the request named it; else the service's policy decides */
-    bool drafter_own, rule_own, spec_off; /* it named those; it wants none */
+    /* It named a drafter; a rule, or a parameter of the service's, which names it too; it wants no
+     * speculation. */
+    bool drafter_own, rule_own, spec_off;
     bool lossy; /* tokens were decided by a rule that does not keep the distribution */
     const struct co_drafter *drafter;
 

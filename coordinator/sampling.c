@@ -268,6 +268,7 @@ static enum ft_code check_of_rule(const struct co_request *r, const char *field,
 static enum ft_code take_lenience(struct co_request *r, const struct ft_wire_spec *in,
                                   struct ft_err *err) {
     r->lenience = in->has_lenience ? in->lenience : (float)r->app->config.lenience;
+    r->rule_own = r->rule_own || in->has_lenience;
     const struct range rows[] = {{"lenience", r->lenience, 0.01f, 1.0f}};
     enum ft_code code = check_of_rule(r, "lenience", in->has_lenience, "lenient", err);
     if (code == FT_OK)
@@ -354,6 +355,7 @@ static enum ft_code take_synthetic(struct co_request *r, const struct ft_wire_sp
         return REJECT("synthetic_acceptance_length is %g: must be 1 to %d (1 + "
                       "num_speculative_tokens)",
                       (double)in->synthetic_acceptance_length, 1 + r->k);
+    r->rule_own = r->rule_own || n > 0 || has_length;
     if (n > 0)
         set_rates(r, in->synthetic_acceptance_rates, n);
     else if (has_length)

@@ -127,9 +127,7 @@ enum ft_code ft_vocab_add_text(struct ft_vocab *vocab, struct ft_str content, in
         code = store(vocab, content, (int32_t)id, err);
     if (code != FT_OK)
         return code;
-    struct ft_token *token = &vocab->tokens[id];
-    token->bytes = token->content;
-    token->special = special;
+    vocab->tokens[id].special = special;
     return FT_OK;
 }
 

@@ -347,6 +347,34 @@ START_TEST(rule_that_was_lossy_for_a_while_is_told_and_greedy_text_stays) {
 }
 END_TEST
 
+/* It named no rule, but a parameter of the service's: that is its own whatever else is set. */
+START_TEST(own_lenience_stays_while_others_are_set) {
+    struct cluster_opts opts = {.target_dir = ft_fixture_model("iid"),
+                                .draft_dir = ft_fixture_model("iid-draft")};
+    opts.args[CLUSTER_COORDINATOR][0] = "--rejection_sample_method=lenient";
+    opts.args[CLUSTER_COORDINATOR][1] = "--lenience=0.1";
+    g_n_streams = 1;
+    cluster_start(&g_cluster, &opts);
+    struct ft_wire_generate request = gen_text("abc", N_LONG, 4);
+    request.params.temperature = 1;
+    request.params.has_seed = true;
+    request.params.seed = 9;
+    request.spec.has_lenience = true;
+    request.spec.lenience = 1;
+    gen_run(&g_cluster, &request, &g_gen);
+    gen_start(&g_cluster, &request, &g_gens[0]);
+    run_until(20);
+    ck_assert_int_eq(set("log_level", "info").code, 0);
+    ck_assert(!g_gens[0].done);
+    struct gen *all[1] = {&g_gens[0]};
+    gen_wait(&g_cluster, all, 1);
+    gen_require_same(&g_gens[0], &g_gen, "own lenience");
+    gen_fini(&g_gens[0]);
+    gen_fini(&g_gen);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 START_TEST(value_that_is_refused_changes_nothing_and_is_named) {
     struct cluster_opts opts = pair();
     cluster_start(&g_cluster, &opts);
@@ -651,6 +679,7 @@ int main(void) {
     tcase_add_test(tc, list_names_every_request_and_cancel_ends_one_with_what_it_has);
     tcase_add_test(tc, what_is_set_is_what_the_next_round_of_running_requests_uses);
     tcase_add_test(tc, rule_that_was_lossy_for_a_while_is_told_and_greedy_text_stays);
+    tcase_add_test(tc, own_lenience_stays_while_others_are_set);
     tcase_add_test(tc, value_that_is_refused_changes_nothing_and_is_named);
     tcase_add_test(tc, draft_model_is_exchanged_under_load_and_no_request_notices);
     tcase_add_test(tc, draft_model_that_does_not_fit_is_refused_by_name_and_the_old_goes_on);

@@ -303,6 +303,19 @@ START_TEST(fingerprint_of_the_demo_pair_is_stable) {
 }
 END_TEST
 
+/* The decoder of byte-level BPE writes them so, whatever list they stand in. */
+START_TEST(added_token_that_the_model_has_keeps_its_bytes) {
+    json_t *root = tokenizer_json();
+    json_array_append_new(json_object_get(root, "added_tokens"),
+                          parse("{\"id\": 32, \"content\": \"\u0120\", \"special\": false}"));
+    struct ft_tokenizer *tokenizer = open_json(root, NULL);
+    ck_assert(ft_str_eq(ft_tokenizer_bytes(tokenizer, 32), ft_str_c(" ")));
+    ck_assert_str_eq(encode_text(tokenizer, ft_str_c("a b"), false, false), "97 32 98");
+    ck_assert_str_eq(encode_pieces(tokenizer, ft_str_c("a b")), "a| |b");
+    ft_tokenizer_close(&tokenizer);
+}
+END_TEST
+
 START_TEST(encode_added_tokens_longest_first_and_stripping) {
     json_t *root = tokenizer_json();
     json_t *added = json_object_get(root, "added_tokens");
@@ -369,6 +382,7 @@ int main(void) {
     tcase_add_test(tc, dev53_merges_as_strings_and_as_pairs_agree);
     tcase_add_test(tc, dev07_swapped_tokens_are_named);
     tcase_add_test(tc, fingerprint_of_the_demo_pair_is_stable);
+    tcase_add_test(tc, added_token_that_the_model_has_keeps_its_bytes);
     tcase_add_test(tc, encode_added_tokens_longest_first_and_stripping);
     tcase_add_test(tc, encode_normalized_text_and_tokens);
     tcase_add_test(tc, encode_byte_level_adds_its_prefix_space);
