@@ -15,6 +15,11 @@ static int32_t min32(int32_t a, int32_t b) {
     return a < b ? a : b;
 }
 
+/* A sequence that a worker has lost some of has fewer positions there than it was thought to. */
+static bool is_shorter(const struct ft_wire_seq_result *result, int32_t len) {
+    return result->cached < (uint32_t)len;
+}
+
 bool co_accept_draft(struct co_app *app, int32_t i, const struct ft_wire_seq_result *result,
                      uint32_t generation) {
     struct co_round_entry *entry = &app->round.entries[i];
@@ -26,7 +31,9 @@ bool co_accept_draft(struct co_app *app, int32_t i, const struct ft_wire_seq_res
     case FT_WIRE_SEQ_OK:
         break;
     case FT_WIRE_SEQ_LOST:
-        r->draft_len = min32(r->draft_len, (int32_t)result->cached);
+        if (!is_shorter(result, r->draft_len))
+            return false;
+        r->draft_len = (int32_t)result->cached;
         return true;
     case FT_WIRE_SEQ_NUMERIC:
         r->draft_refused = true;
@@ -81,7 +88,7 @@ static void sequence_failed(struct co_request *r, const struct ft_wire_seq_resul
     detail[len] = 0;
     switch (result->status) {
     case FT_WIRE_SEQ_LOST:
-        r->target_len = min32(r->target_len, (int32_t)result->cached);
+        r->target_len = (int32_t)result->cached;
         break;
     case FT_WIRE_SEQ_NO_BLOCKS:
         break;
@@ -304,11 +311,14 @@ bool co_accept_target(struct co_app *app, int32_t i, const struct ft_wire_seq_re
     const struct co_plan_item *plan = &app->round.plans[i];
     if (r->state != CO_REQUEST_RUNNING)
         return true;
+    if (result->status == FT_WIRE_SEQ_LOST && !is_shorter(result, r->target_len))
+        return false;
     if (result->status != FT_WIRE_SEQ_OK) {
         sequence_failed(r, result);
         return true;
     }
-    if (result->n_rows != (uint32_t)plan->n_logits)
+    if (result->n_rows != (uint32_t)plan->n_logits ||
+        result->prefix_hit > (uint32_t)plan->target_tokens)
         return false;
     if (r->n == r->n_prompt && r->n_preempted == 0) /* of each chunk */
         r->cached_tokens = min32(r->cached_tokens + (int32_t)result->prefix_hit, r->n_prompt);

@@ -15,6 +15,8 @@
 #include "coordinator/service.h"
 
 #define MS 1000000
+/* Of an answer: log-probabilities of a long one are many times what a request may say. */
+#define REPLY_MAX ((size_t)1 << 30)
 #define WAITING_FOR_TARGET "waiting for the target worker"
 
 const char *co_app_mode(const struct co_app *app, const char **reason) {
@@ -195,7 +197,10 @@ void co_app_close(struct co_app *app) {
     for (struct co_request *r = app->first, *next; r != NULL; r = next) {
         next = r->next;
         r->in_step = false;
-        co_request_fail(r, &err);
+        if (r->state == CO_REQUEST_ENDED)
+            co_request_collect(r);
+        else
+            co_request_fail(r, &err);
     }
     co_encode_fail_all(app, &err);
     ft_rpc_timer_cancel(app->loop, &app->startup_timer);
@@ -258,6 +263,7 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
     struct ft_rpc_server_opts opts = {
         .service = app,
         .message_max = (size_t)app->config.max_message_bytes,
+        .reply_max = REPLY_MAX,
         .tls = app->guard.tls,
         .socket = {.mode = (unsigned)strtoul(app->config.socket_mode, NULL, 8),
                    .group = app->config.socket_group,

@@ -109,6 +109,7 @@ struct co_app {
     struct co_request *first, *last; /* all requests that have not been freed, in order */
     int32_t n_queued, n_running;
     int32_t n_orphans; /* requests whose call failed with a sibling: see group.h */
+    int32_t n_calls;   /* of which something may still have to reach a client: groups' */
     uint64_t next_seq_id;
     struct co_released target_released, draft_released;
     uint64_t epoch;

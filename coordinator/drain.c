@@ -7,8 +7,10 @@
 #define MS 1000000
 #define DEFAULT_REASON "the service is draining"
 
+/* A process that stops takes with it what clients have not read of answers that are complete. */
 static int32_t n_left(const struct co_app *app) {
-    return app->n_queued + app->n_running + app->encoding.n_requests;
+    return app->n_queued + app->n_running + app->encoding.n_requests +
+           (app->stopping ? app->n_calls : 0);
 }
 
 void co_drain_begin(struct co_app *app, const char *reason) {

@@ -3,12 +3,21 @@
 #include <stdlib.h>
 
 #include "coordinator/app.h"
+#include "coordinator/drain.h"
 
-struct co_group *co_group_create(struct ft_rpc_call *call) {
+struct co_group *co_group_create(struct co_app *app, struct ft_rpc_call *call) {
     struct co_group *group = calloc(1, sizeof *group);
-    if (group != NULL)
-        group->call = call;
+    if (group == NULL)
+        return NULL;
+    group->app = app;
+    group->call = call;
+    app->n_calls++;
     return group;
+}
+
+void co_group_discard(struct co_group *group) {
+    group->app->n_calls--;
+    free(group);
 }
 
 void co_group_add(struct co_group *group, struct co_request *r) {
@@ -41,7 +50,7 @@ void co_group_fail(struct co_request *r) {
         if (member == NULL || member->call == NULL)
             continue;
         member->call = NULL; /* nobody listens any more */
-        member->app->n_orphans += member->state != CO_REQUEST_ENDED;
+        member->app->n_orphans += member != r || member->state != CO_REQUEST_ENDED;
     }
     ft_rpc_call_fail(call, &r->error);
 }
@@ -54,6 +63,8 @@ void co_group_reap(struct co_app *app) {
         next = r->next;
         if (r->call == NULL && r->state != CO_REQUEST_ENDED)
             co_request_event(r, CO_EVENT_CANCEL); /* frees r alone */
+        else
+            co_request_collect(r);
     }
 }
 
@@ -70,13 +81,20 @@ bool co_group_waits(const struct co_request *r) {
            first->n == first->n_prompt;
 }
 
+/* The group must outlive the walk over it: one more member holds it. */
 void co_group_flush(struct co_group *group) {
-    for (int32_t i = 0; i < CO_GROUP_MAX; i++)
-        if (group->members[i] != NULL)
-            co_request_flush(group->members[i]);
+    group->n_members++;
+    for (int32_t i = 0; i < CO_GROUP_MAX; i++) {
+        struct co_request *r = group->members[i];
+        if (r == NULL)
+            continue;
+        co_request_flush(r);
+        co_request_collect(r); /* one that had ended, but not said so */
+    }
+    group->n_members--;
+    end_if_empty(group);
 }
 
-/* The group must outlive the walk over it: one more member holds it. */
 void co_group_cancel(struct co_group *group) {
     group->n_members++;
     for (int32_t i = 0; i < CO_GROUP_MAX; i++)
@@ -89,9 +107,11 @@ void co_group_cancel(struct co_group *group) {
 void co_group_call_gone(struct co_group *group) {
     group->n_members++;
     group->call = NULL;
+    group->app->n_calls--;
     for (int32_t i = 0; i < CO_GROUP_MAX; i++)
         if (group->members[i] != NULL)
             co_request_call_gone(group->members[i]);
+    co_drain_look(group->app);
     group->n_members--;
     end_if_empty(group);
 }

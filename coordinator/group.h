@@ -18,18 +18,22 @@ struct co_group {
     struct co_request *members[CO_GROUP_MAX]; /* by index; NULL once freed */
     int32_t n_members;                        /* not yet freed */
     int32_t n_open;                           /* have more to say */
+    int32_t next;                             /* index of who is the next to say something */
+    struct co_app *app;
 };
 
 /* NULL: memory is out. It ends by itself once the call is gone and the members are. */
-struct co_group *co_group_create(struct ft_rpc_call *call);
+struct co_group *co_group_create(struct co_app *app, struct ft_rpc_call *call);
+/* One that got no members: its call is answered otherwise. */
+void co_group_discard(struct co_group *group);
 /* Before any of its members runs. */
 void co_group_add(struct co_group *group, struct co_request *r);
 
 /* r has said its last: the call ends with the last of them. */
 void co_group_said(struct co_request *r);
-/* r failed, and the call with it: the others are cancelled by the next co_group_reap. */
+/* r failed, and the call with it: the others end by the next co_group_reap. */
 void co_group_fail(struct co_request *r);
-/* Cancel what a failed call left. Called where no list of requests is being walked. */
+/* End what a failed call left. Called where no list of requests is being walked. */
 void co_group_reap(struct co_app *app);
 /* r is about to be freed. */
 void co_group_forget(struct co_request *r);

@@ -10,6 +10,8 @@
 #include "coordinator/round.h"
 #include "coordinator/vllm.h"
 
+#define MODULE "request"
+
 /* Pauses of a request for which the target worker had no blocks: eight failures in a row, after
  * which it is given up, take 2.5 s. */
 #define BACK_OFF_FIRST_MS 10
@@ -126,7 +128,7 @@ static enum ft_code send_own(struct co_request *r, const struct ft_wire_generate
     return code;
 }
 
-static void send_pending(struct co_request *r, bool last) {
+static struct ft_wire_generated message_of(const struct co_request *r, bool last) {
     struct ft_wire_generated message = {
         .token_ids = r->out_ids.ptr,
         .n_token_ids = r->out_ids.len,
@@ -141,22 +143,45 @@ static void send_pending(struct co_request *r, bool last) {
         fill_first(r, &message);
     if (last)
         fill_end(r, &message);
-    enum ft_code code = r->vllm ? co_vllm_send(r, &message, last) : send_own(r, &message);
-    if (code != FT_OK)
-        ft_debug("send-failed request %s code %s", r->id, ft_code_name(code));
-    r->announced = true;
-    r->out_ids.len = 0;
-    ft_buf_reset(&r->out_text);
-    ft_buf_reset(&r->out_logprobs);
+    return message;
 }
 
-/* What all continuations of a writable call have to say: none waits for another's turn. */
-static void send_group(const struct co_group *group) {
+/* What is pending goes to the call, whole. false: it stays, until the call is writable or gone; or
+ * the call has failed, because a client that is told of an end must have got everything before. */
+static bool send_pending(struct co_request *r, bool last) {
+    struct ft_wire_generated message = message_of(r, last);
+    bool is_out = false;
+    enum ft_code code = r->vllm ? co_vllm_send(r, &message, last, &is_out) : send_own(r, &message);
+    if (code == FT_OK || is_out) {
+        r->announced = true;
+        r->out_ids.len = 0;
+        ft_buf_reset(&r->out_text);
+        ft_buf_reset(&r->out_logprobs);
+    }
+    if (code == FT_OK)
+        return true;
+    if (code == FT_E_REQ_EXHAUSTED || code == FT_E_REQ_CANCELLED)
+        return false;
+    ft_err_set(&r->error, code, MODULE, "what was generated could not be sent");
+    ft_warn("send-failed request %s code %s tokens %d", r->id, ft_code_name(code),
+            r->n - r->n_prompt);
+    co_group_fail(r);
+    return false;
+}
+
+/* What all continuations of a writable call have to say: none waits for another's turn, and who
+ * finds no room is the first of the next time. */
+static void send_group(struct co_group *group) {
+    int32_t first = group->next;
     for (int32_t i = 0; i < CO_GROUP_MAX; i++) {
-        struct co_request *r = group->members[i];
-        if (r != NULL && r->call != NULL && r->state != CO_REQUEST_ENDED &&
-            (r->out_ids.len != 0 || r->out_text.len != 0))
-            send_pending(r, false);
+        int32_t at = (first + i) % CO_GROUP_MAX;
+        struct co_request *r = group->members[at];
+        if (r == NULL || r->call == NULL || r->state == CO_REQUEST_ENDED ||
+            (r->out_ids.len == 0 && r->out_text.len == 0))
+            continue;
+        group->next = at;
+        if (!send_pending(r, false))
+            return;
     }
 }
 
@@ -168,8 +193,11 @@ void co_request_flush(struct co_request *r) {
         if (r->error.code != FT_OK) {
             co_group_fail(r);
         } else if (r->finish != FT_WIRE_FINISH_NONE) {
-            send_pending(r, true);
-            co_group_said(r);
+            if (r->is_late && !ft_rpc_call_writable(r->call))
+                return;
+            r->is_late = !send_pending(r, true);
+            if (!r->is_late)
+                co_group_said(r);
         }
         return;
     }

@@ -195,12 +195,12 @@ static enum ft_code start_requests(struct asked *asked, const int32_t *ids, size
     struct co_app *app = asked->encode.app;
     struct ft_rpc_call *call = asked->encode.call;
     struct co_request *made[CO_GROUP_MAX];
-    struct co_group *group = co_group_create(call);
+    struct co_group *group = co_group_create(app, call);
     if (group == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
     enum ft_code code = make_requests(asked, ids, n_ids, made, err);
     if (code != FT_OK) {
-        free(group);
+        co_group_discard(group);
         return code;
     }
     ft_rpc_call_set_user(call, group);

@@ -64,8 +64,8 @@ static enum ft_code send(struct co_request *r, struct ft_buf *out) {
     return code;
 }
 
-enum ft_code co_vllm_send(struct co_request *r, const struct ft_wire_generated *message,
-                          bool last) {
+enum ft_code co_vllm_send(struct co_request *r, const struct ft_wire_generated *message, bool last,
+                          bool *is_out) {
     struct ft_wire_vllm_output output = output_of(r, message);
     enum ft_code code = FT_OK;
     struct ft_buf out;
@@ -73,6 +73,7 @@ enum ft_code co_vllm_send(struct co_request *r, const struct ft_wire_generated *
     if (r->stream && (output.n_ids > 0 || output.has_prompt_logprobs)) {
         ft_wire_encode_vllm_chunk(&output, &out);
         code = send(r, &out);
+        *is_out = code == FT_OK;
     }
     if (code == FT_OK && last) {
         complete(r, message, &output);

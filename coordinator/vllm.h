@@ -20,8 +20,10 @@ struct co_request;
 enum ft_code co_vllm_decode(const struct co_app *app, struct ft_str message, struct ft_arena *arena,
                             struct ft_wire_generate *out, struct ft_err *err);
 /* Say what message says to the client of r: of a stream a chunk, and at the end of each output
- * what completes it. */
-enum ft_code co_vllm_send(struct co_request *r, const struct ft_wire_generated *message, bool last);
+ * what completes it.
+ * out   is_out  the chunk is on its way, whatever became of the rest */
+enum ft_code co_vllm_send(struct co_request *r, const struct ft_wire_generated *message, bool last,
+                          bool *is_out);
 
 /* Handlers; service is the app. Generate is in service.c. */
 void co_vllm_health_check(struct ft_rpc_call *call, void *service, struct ft_str message);

@@ -127,7 +127,8 @@ struct ft_rpc_server_opts {
     const struct ft_rpc_method *methods; /* [n_methods], must outlive the server */
     size_t n_methods;
     void *service;          /* handed to every handler */
-    size_t message_max;     /* bytes, received and sent; 0: 4 MiB */
+    size_t message_max;     /* bytes, received; 0: 4 MiB */
+    size_t reply_max;       /* bytes, sent; 0: message_max */
     size_t send_queue_max;  /* bytes queued per call before send fails; 0: 1 MiB */
     int32_t calls_max;      /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
     struct ft_rpc_tls *tls; /* what TCP endpoints speak; NULL: plain. Outlives the server. */

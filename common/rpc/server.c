@@ -26,7 +26,7 @@ static grpc_arg int_arg(const char *key, int value) {
 static grpc_server *create_core(const struct ft_rpc_server_opts *opts) {
     grpc_arg args[] = {
         int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)opts->message_max),
-        int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)opts->message_max),
+        int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)opts->reply_max),
         /* Else a second server shares the port, and takes half of the connections. */
         int_arg(GRPC_ARG_ALLOW_REUSEPORT, 0),
         int_arg(GRPC_ARG_ENABLE_CHANNELZ, 0),
@@ -48,9 +48,10 @@ static grpc_server *create_core(const struct ft_rpc_server_opts *opts) {
 
 enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop *loop,
                                   const struct ft_rpc_server_opts *opts, struct ft_err *err) {
-    if (opts->message_max > MESSAGE_LIMIT)
-        return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "message_max is %zu, at most %zu",
-                          opts->message_max, MESSAGE_LIMIT);
+    if (opts->message_max > MESSAGE_LIMIT || opts->reply_max > MESSAGE_LIMIT)
+        return ft_err_set(err, FT_E_PROC_CONFIG, "rpc",
+                          "message_max is %zu and reply_max %zu, at most %zu", opts->message_max,
+                          opts->reply_max, MESSAGE_LIMIT);
     struct ft_rpc_server *server = calloc(1, sizeof *server);
     if (server == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, "rpc", "no memory for a server");
@@ -59,6 +60,8 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
     server->opts = *opts;
     if (server->opts.message_max == 0)
         server->opts.message_max = MESSAGE_DEFAULT;
+    if (server->opts.reply_max == 0)
+        server->opts.reply_max = server->opts.message_max;
     if (server->opts.send_queue_max == 0)
         server->opts.send_queue_max = QUEUE_DEFAULT;
     if (server->opts.calls_max <= 0)

@@ -139,7 +139,7 @@ static void pump(struct ft_rpc_call *call) {
 enum ft_code ft_rpc_call_send(struct ft_rpc_call *call, struct ft_str message) {
     if (call->over || call->finished)
         return FT_E_REQ_CANCELLED;
-    if (message.len > call->server->opts.message_max)
+    if (message.len > call->server->opts.reply_max)
         return FT_E_REQ_TOO_LARGE;
     enum ft_code code = ft_rpc_outbox_push(&call->outbox, message);
     if (code != FT_OK)
@@ -185,7 +185,7 @@ void ft_rpc_call_reply(struct ft_rpc_call *call, struct ft_str message) {
     /* Message and status are to leave in one write, so nothing is pumped in between. */
     if (call->finished || call->over)
         return;
-    enum ft_code code = message.len > call->server->opts.message_max
+    enum ft_code code = message.len > call->server->opts.reply_max
                             ? FT_E_REQ_TOO_LARGE
                             : ft_rpc_outbox_push(&call->outbox, message);
     if (code == FT_OK) {

@@ -2,7 +2,7 @@
 include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
 include(${PROJECT_SOURCE_DIR}/tests/support/cluster.cmake)
 
-foreach(suite lossless stop sampling rules logprobs n validate faults)
+foreach(suite lossless stop sampling rules logprobs n late validate faults)
   ft_test(e2e/test_e2e_${suite}.c LINK ft_test_cluster ft_test_support m LABELS e2e TIMEOUT 900)
   ft_grpc_test_env(test_e2e_${suite})
 endforeach()

@@ -207,6 +207,7 @@ static void on_other(struct gen *gen, const struct ft_wire_generated *out) {
         other->ids[other->n_ids++] = out->token_ids[i];
     for (size_t i = 0; i < out->n_logprobs && other->n_logprobs < GEN_OTHER_IDS_MAX; i++)
         other->logprobs[other->n_logprobs++] = out->logprobs[i].token_logprob;
+    other->n_tokens += out->n_token_ids;
     other->finish = out->finish;
     other->usage = out->usage;
 }

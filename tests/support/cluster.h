@@ -68,6 +68,7 @@ struct gen {
         int32_t ids[GEN_OTHER_IDS_MAX];
         float logprobs[GEN_OTHER_IDS_MAX]; /* of the tokens themselves */
         size_t n_ids, n_logprobs;
+        size_t n_tokens; /* all of them, not only those that ids has room for */
         enum ft_wire_finish finish;
         struct ft_wire_usage usage;
     } others[GEN_OTHERS];

@@ -14,6 +14,8 @@
 #include "common/wire/worker.h"
 #include "support/fake_draft.h"
 
+enum { KINDS = 8 }; /* of nonsense: noise, then what send_wrong has */
+
 struct fake_draft {
     struct ft_region *region;
     struct ft_arena *identity, *scratch;
@@ -66,7 +68,8 @@ static void send_noise(struct fake_draft *fake, struct ft_rpc_call *call) {
 }
 
 /* A well-formed reply, wrong in one way: 1 one sequence too few, 2 a sequence that was not asked
- * for, 3 more tokens than asked for, 4 tokens outside the vocabulary, 5 rows of nothing. */
+ * for, 3 more tokens than asked for, 4 tokens outside the vocabulary, 5 rows of nothing, 6 and 7
+ * sequences that are lost but for more positions than there were. */
 static void send_wrong(struct ft_rpc_call *call, const struct ft_wire_step *step, int kind) {
     static const int32_t outside[] = {1 << 30, -7, 99999, 12345678};
     static const int32_t inside[] = {65, 66, 67, 68, 69, 70, 71, 72, 73, 74,
@@ -77,8 +80,10 @@ static void send_wrong(struct ft_rpc_call *call, const struct ft_wire_step *step
         const struct ft_wire_seq_step *seq = &step->seqs[i];
         results[i] = (struct ft_wire_seq_result){
             .seq_id = kind == 2 ? seq->seq_id + 77 : seq->seq_id,
-            .status = FT_WIRE_SEQ_OK,
-            .cached = seq->keep + (uint32_t)seq->n_tokens,
+            .status = kind >= 6 ? FT_WIRE_SEQ_LOST : FT_WIRE_SEQ_OK,
+            .cached = kind == 6   ? 0xE0000000u
+                      : kind == 7 ? seq->keep + 1
+                                  : seq->keep + (uint32_t)seq->n_tokens,
             .draft_ids = kind == 4 ? outside : inside,
             .n_draft_ids = kind == 3            ? 20
                            : seq->draft_len < 4 ? seq->draft_len
@@ -106,7 +111,7 @@ static void on_step(struct ft_rpc_call *call, void *service, struct ft_str messa
     ft_arena_reset(fake->scratch);
     if (ft_wire_decode_step(message, fake->scratch, &step, NULL) != FT_OK)
         return;
-    int kind = (int)((fake->kind_first + (uint64_t)fake->n_steps++) % 6);
+    int kind = (int)((fake->kind_first + (uint64_t)fake->n_steps++) % KINDS);
     if (kind == 0)
         send_noise(fake, call);
     else
@@ -154,7 +159,7 @@ static enum ft_code serve(struct fake_draft *fake, const char *endpoint, struct 
 int main(int argc, char **argv) {
     static char describe[FAKE_DRAFT_DESCRIBE_MAX];
     uint64_t seed = ft_clock_random_u64();
-    struct fake_draft fake = {.seed = seed, .kind_first = seed % 6};
+    struct fake_draft fake = {.seed = seed, .kind_first = seed % KINDS};
     struct ft_err err = {0};
     ssize_t n = argc == 2 ? read(STDIN_FILENO, describe, sizeof describe) : -1;
     if (n <= 0) {

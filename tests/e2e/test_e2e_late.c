@@ -1,0 +1,104 @@
+/* Clients that read late, and answers larger than what may wait in a call: all of it arrives, or
+ * the call says that it did not. */
+#include <check.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "support/cluster.h"
+#include "support/fixtures.h"
+#include "support/suite.h"
+
+enum { N = 8, TOKENS = 900 };
+
+static struct cluster g_cluster;
+static struct gen g_gen;
+
+/* Twenty alternatives of each token: a continuation has several hundred KB of them. */
+static struct ft_wire_generate request_of(uint32_t n, bool stream) {
+    struct ft_wire_generate request = gen_text("several ways to go on", TOKENS, 4);
+    request.stream = stream;
+    request.params.has_n = true;
+    request.params.n = n;
+    request.params.temperature = 1;
+    request.params.ignore_eos = true;
+    request.params.has_logprobs = true;
+    request.params.logprobs = 20;
+    return request;
+}
+
+static void require_whole(const struct gen *gen, uint32_t n) {
+    gen_require_ok(gen);
+    ck_assert_uint_eq(gen->n_ids, TOKENS);
+    ck_assert_uint_eq(gen->logprobs.len, TOKENS * sizeof(struct ft_logprobs));
+    ck_assert_int_eq(gen->finish, FT_WIRE_FINISH_LENGTH);
+    for (uint32_t i = 1; i < n; i++) {
+        ck_assert_uint_eq(gen->others[i - 1].n_tokens, TOKENS);
+        ck_assert_int_eq(gen->others[i - 1].finish, FT_WIRE_FINISH_LENGTH);
+        ck_assert_uint_eq(gen->others[i - 1].usage.completion_tokens, TOKENS);
+    }
+}
+
+/* Until the service has generated that much: by another connection, for ours is not to read. */
+static void await_tokens(uint64_t n) {
+    struct cluster beside = g_cluster;
+    struct ft_err err = {0};
+    ck_assert_int_eq(ft_rpc_loop_create(&beside.loop, 0, &err), FT_OK);
+    ck_assert_int_eq(ft_rpc_client_open(&beside.client, beside.loop, beside.endpoint, NULL, &err),
+                     FT_OK);
+    for (int i = 0; i < 2000; i++) {
+        struct ft_wire_stats stats = cluster_stats(&beside);
+        if (stats.generation_tokens_total >= n && stats.num_requests_running == 0)
+            break;
+        usleep(20000);
+    }
+    ft_rpc_client_close(&beside.client);
+    ft_rpc_loop_destroy(&beside.loop);
+}
+
+START_TEST(answers_larger_than_a_queue_or_a_request_arrive_whole) {
+    struct gen *all[1] = {&g_gen};
+    cluster_start_pair(&g_cluster, "r7", "r7n", "--max_message_bytes=65536");
+    for (int i = 0; i < 3; i++) {
+        uint32_t n = i == 0 ? 1 : N;
+        struct ft_wire_generate request = request_of(n, i == 2);
+        gen_start(&g_cluster, &request, &g_gen);
+        if (i == 2) /* it generates, and this end reads nothing */
+            usleep(1500000);
+        gen_wait(&g_cluster, all, 1);
+        require_whole(&g_gen, n);
+        gen_fini(&g_gen);
+    }
+    cluster_require_idle(&g_cluster);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+START_TEST(dev62_answer_that_is_read_after_sigterm_arrives_whole) {
+    struct gen *all[1] = {&g_gen};
+    for (int stream = 0; stream < 2; stream++) {
+        cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
+        struct ft_wire_generate request = request_of(1, stream != 0);
+        gen_start(&g_cluster, &request, &g_gen);
+        ft_rpc_loop_step(g_cluster.loop, ft_clock_now_ns() + 50000000); /* the request is out */
+        await_tokens(TOKENS);
+        kill(g_cluster.pids[CLUSTER_COORDINATOR], SIGTERM);
+        usleep(700000);
+        gen_wait(&g_cluster, all, 1);
+        require_whole(&g_gen, 1);
+        gen_fini(&g_gen);
+        cluster_exits(&g_cluster, CLUSTER_COORDINATOR);
+        cluster_stop(&g_cluster);
+    }
+}
+END_TEST
+
+int main(void) {
+    Suite *suite = suite_create("e2e_late");
+    TCase *tc = tcase_create("late");
+    tcase_set_timeout(tc, 300);
+    tcase_add_test(tc, answers_larger_than_a_queue_or_a_request_arrive_whole);
+    tcase_add_test(tc, dev62_answer_that_is_read_after_sigterm_arrives_whole);
+    suite_add_tcase(suite, tc);
+    return suite_run(suite);
+}
