@@ -377,8 +377,8 @@ static bool add_text(struct co_request *r, int32_t id, bool stops) {
         stops ? !r->include_stop : r->skip_special && ft_tokenizer_is_special(tokenizer, id);
     if (hidden)
         return false;
-    /* Stop strings count from min_tokens on, as stop tokens do. */
-    r->detok.n_stops = r->n - r->n_prompt > r->min_tokens ? r->n_stops : 0;
+    /* Stop strings count from min_tokens on, as stop tokens do, wherever they begin. */
+    r->detok.is_early = r->n - r->n_prompt <= r->min_tokens;
     r->matched_stop = ft_detok_push(&r->detok, ft_tokenizer_bytes(tokenizer, id), &r->out_text);
     return r->matched_stop >= 0;
 }

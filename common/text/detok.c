@@ -52,12 +52,14 @@ static bool starts_with(struct ft_str s, struct ft_str prefix) {
     return s.len >= prefix.len && memcmp(s.ptr, prefix.ptr, prefix.len) == 0;
 }
 
-/* The longest stop that begins where s does, -1 when there is none. */
-static int stop_at(const struct ft_detok *detok, struct ft_str s) {
+/* The longest stop that begins where s does and ends behind its first n_old bytes, -1 when there is
+ * none: one that ends before was complete when it did not count. */
+static int stop_at(const struct ft_detok *detok, struct ft_str s, size_t n_old) {
     int best = -1;
     for (size_t i = 0; i < detok->n_stops; i++) {
         struct ft_str stop = detok->stops[i];
-        if (stop.len > 0 && starts_with(s, stop) && (best < 0 || stop.len > detok->stops[best].len))
+        if (stop.len > n_old && starts_with(s, stop) &&
+            (best < 0 || stop.len > detok->stops[best].len))
             best = (int)i;
     }
     return best;
@@ -101,10 +103,11 @@ static int finish_at(struct ft_detok *detok, size_t at, int stop, struct ft_buf 
 int ft_detok_push(struct ft_detok *detok, struct ft_str bytes, struct ft_buf *out) {
     if (detok->done)
         return -1;
+    size_t n_old = detok->held.len;
     ft_buf_add_str(&detok->held, bytes);
     struct ft_str held = ft_buf_str(&detok->held);
-    for (size_t at = 0; detok->n_stops > 0 && at < held.len; at++) {
-        int stop = stop_at(detok, tail(held, at));
+    for (size_t at = 0; !detok->is_early && detok->n_stops > 0 && at < held.len; at++) {
+        int stop = stop_at(detok, tail(held, at), at < n_old ? n_old - at : 0);
         if (stop >= 0)
             return finish_at(detok, at, stop, out);
     }

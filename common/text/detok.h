@@ -22,6 +22,7 @@ struct ft_detok {
     const struct ft_str *stops; /* borrowed, [n_stops] */
     size_t n_stops;
     bool include_stop; /* keep the matched stop string in the text */
+    bool is_early;     /* set by the caller: stops that the next bytes complete do not count */
     struct ft_buf held;
     bool done; /* a stop matched, or finish was called: nothing more comes out */
 };

@@ -172,6 +172,41 @@ START_TEST(dev51_spaces_and_punctuation_are_never_trimmed) {
 }
 END_TEST
 
+/* Pushes text, early or not; what matched, and in out all that came so far. */
+static int push_early(struct ft_detok *detok, bool is_early, struct ft_str text,
+                      struct ft_buf *out) {
+    detok->is_early = is_early;
+    return ft_detok_push(detok, text, out);
+}
+
+START_TEST(stop_counts_by_where_it_ends) {
+    static const struct ft_str stops[] = {{"s a", 3}, {"bc", 2}, {"bcd", 3}};
+    static const struct {
+        struct ft_str early, late, text;
+        int stop;
+    } rows[] = {
+        {{"this a", 6}, {"x", 1}, {"this ax", 7}, -1},
+        {{"this", 4}, {" ab", 3}, {"thi", 3}, 0}, /* begins before it counts */
+        {{"abc", 3}, {"x", 1}, {"abcx", 4}, -1},  /* held back, for bcd */
+        {{"abc", 3}, {"d", 1}, {"a", 1}, 2},
+        {{"abc", 3}, {"ebc", 3}, {"abce", 4}, 1},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ft_detok detok;
+        struct ft_buf out;
+        ft_buf_init(&out, 0);
+        ft_detok_init(&detok, stops, 3, false);
+        ck_assert_int_eq(push_early(&detok, true, rows[i].early, &out), -1);
+        ck_assert_int_eq(push_early(&detok, false, rows[i].late, &out), rows[i].stop);
+        ft_detok_finish(&detok, &out);
+        ck_assert_msg(ft_str_eq(ft_buf_str(&out), rows[i].text), "row %zu: '%.*s'", i, (int)out.len,
+                      out.ptr);
+        ft_detok_fini(&detok);
+        ft_buf_fini(&out);
+    }
+}
+END_TEST
+
 START_TEST(push_empty_stop_never_matches) {
     const struct ft_str stops[] = {S(""), S("b")};
     expect(stops, 2, false, S("ab"), S("a"), 1);
@@ -214,6 +249,7 @@ int main(void) {
     tcase_add_test(tc, dev25_nul_bytes_are_ordinary);
     tcase_add_test(tc, push_stop_inside_a_character_leaves_valid_text);
     tcase_add_test(tc, dev51_spaces_and_punctuation_are_never_trimmed);
+    tcase_add_test(tc, stop_counts_by_where_it_ends);
     tcase_add_test(tc, push_empty_stop_never_matches);
     tcase_add_test(tc, push_long_text_holds_little);
     suite_add_tcase(suite, tc);
