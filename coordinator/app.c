@@ -108,7 +108,7 @@ static enum ft_code on_described(void *user, struct co_peer *peer, struct ft_err
 static void on_up(void *user, struct co_peer *peer) {
     struct co_app *app = user;
     const struct ft_wire_describe *d = co_peer_describe(peer);
-    ft_info("worker-up role %s epoch %016llx model %.*s backend %.*s", co_peer_role(peer),
+    ft_info("worker-up role %s epoch %016llx model \"%.*s\" backend \"%.*s\"", co_peer_role(peer),
             (unsigned long long)d->epoch, (int)d->model_dir.len, d->model_dir.ptr,
             (int)d->backend.len, d->backend.ptr);
     if (peer == app->target) {

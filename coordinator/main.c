@@ -16,6 +16,7 @@ static void print_problem(void *user, const struct ft_err *err) {
 int main(int argc, char **argv, char **envp) {
     static struct co_app app;
     struct ft_err err = {0};
+    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
     ft_log_init("coordinator", FT_LOG_INFO);
     const char *trouble = ft_supervisor_open(envp);
     if (*trouble != 0)

@@ -173,7 +173,7 @@ static void notify_ready(const struct ft_worker *worker) {
     int32_t n_blocks = ft_kvpool_total(worker->pool);
     int64_t n_positions = (int64_t)n_blocks * ft_kvpool_block_tokens(worker->pool);
     snprintf(line, sizeof line,
-             "ready model %s backend \"%s\" kv_layout %s kv_blocks %d kv_positions %" PRId64
+             "ready model \"%s\" backend \"%s\" kv_layout %s kv_blocks %d kv_positions %" PRId64
              " max_model_len %d epoch %016" PRIx64 " listen %s",
              worker->params->model, ft_model_backend(worker->model), worker->params->kv_layout,
              n_blocks, n_positions, worker->len_max, worker->epoch, worker->params->listen);
@@ -246,6 +246,7 @@ int ft_program_main(const struct ft_program *program, int argc, char **argv, cha
     struct running running = {.program = program, .argc = argc, .argv = argv, .envp = envp};
     struct ft_err err = {0};
     char line[FT_ERR_TEXT_MAX + 64];
+    signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
     ft_log_init(program->role->name, FT_LOG_INFO);
     const char *trouble = ft_supervisor_open(envp);
     if (*trouble != 0) {
@@ -254,7 +255,7 @@ int ft_program_main(const struct ft_program *program, int argc, char **argv, cha
     }
     enum ft_code code = run(&running, &err);
     if (code != FT_OK && !ft_settings_wants_check(argc, argv)) { /* else it has been said */
-        snprintf(line, sizeof line, "failed reason \"%s\"", err.text);
+        snprintf(line, sizeof line, "failed reason %s", err.text);
         program->role->notify(FT_LOG_ERROR, line);
     }
     return ft_code_exit_status(code);

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <signal.h>
 #include <stdio.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -103,12 +104,59 @@ START_TEST(dev62_answer_that_is_read_after_sigterm_arrives_whole) {
 }
 END_TEST
 
+/* Starts a program whose log goes into a pipe, and closes the pipe once it has said something. */
+static pid_t start_unread(char *const *argv) {
+    char first;
+    int fds[2];
+    ck_assert_int_eq(pipe(fds), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        signal(SIGPIPE, SIG_DFL);
+        dup2(fds[1], STDERR_FILENO);
+        close(fds[0]);
+        execv(argv[0], argv);
+        _exit(127);
+    }
+    close(fds[1]);
+    ck_assert_int_eq(read(fds[0], &first, 1), 1);
+    usleep(500000); /* it may have more to say at start, and then nothing until it is asked */
+    close(fds[0]);
+    return pid;
+}
+
+START_TEST(log_that_nobody_reads_ends_no_process) {
+    const char *dir = ft_fixture_temp_dir();
+    char listen[128], model[512], peer[160];
+    snprintf(listen, sizeof listen, "--listen=unix:%s/s", dir);
+    snprintf(model, sizeof model, "--model=%s", ft_fixture_model("cyc"));
+    snprintf(peer, sizeof peer, "--target_endpoint=unix:%s/t", dir);
+    char *const rows[][5] = {
+        {FT_TEST_BINARY_DIR "/bin/foretoken-target", listen, model, NULL},
+        {FT_TEST_BINARY_DIR "/bin/foretoken-coordinator", listen, peer, NULL},
+    };
+    for (int i = 0; i < 2; i++) {
+        int status = 0;
+        pid_t pid = start_unread(rows[i]);
+        for (int j = 0; j < 3; j++) { /* each is told of */
+            kill(pid, SIGHUP);
+            usleep(200000);
+        }
+        ck_assert_msg(waitpid(pid, &status, WNOHANG) == 0, "%s: %d", rows[i][0], status);
+        kill(pid, SIGTERM);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert_msg(WIFEXITED(status), "%s: %d", rows[i][0], status);
+    }
+    ft_fixture_remove_dir(dir);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("e2e_late");
     TCase *tc = tcase_create("late");
     tcase_set_timeout(tc, 300);
     tcase_add_test(tc, answers_larger_than_a_queue_or_a_request_arrive_whole);
     tcase_add_test(tc, dev62_answer_that_is_read_after_sigterm_arrives_whole);
+    tcase_add_test(tc, log_that_nobody_reads_ends_no_process);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
