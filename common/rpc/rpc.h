@@ -126,10 +126,14 @@ struct ft_rpc_method {
 struct ft_rpc_server_opts {
     const struct ft_rpc_method *methods; /* [n_methods], must outlive the server */
     size_t n_methods;
-    void *service;          /* handed to every handler */
-    size_t message_max;     /* bytes, received and sent; 0: 4 MiB */
-    size_t send_queue_max;  /* bytes queued per call before send fails; 0: 1 MiB */
-    int32_t calls_max;      /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    void *service;         /* handed to every handler */
+    size_t message_max;    /* bytes, received and sent; 0: 4 MiB */
+    size_t send_queue_max; /* bytes queued per call before send fails; 0: 1 MiB */
+    int32_t calls_max;     /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    /* A server with a TCP endpoint asks connections that are silent for so long whether they are
+     * there, and ends those that say nothing for a third of it; 0: 30 s. One with Unix endpoints
+     * alone never asks. */
+    int32_t keepalive_ms;
     struct ft_rpc_tls *tls; /* what TCP endpoints speak; NULL: plain. Outlives the server. */
     struct ft_rpc_socket_rule socket; /* of Unix endpoints, which never speak TLS */
     /* A connection to a Unix endpoint was closed: the user is none of the rule's. May be NULL. */
