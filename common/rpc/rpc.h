@@ -53,7 +53,8 @@ void ft_rpc_loop_unwatch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch);
 /* Run fn(user) on the loop thread. Any thread; the only such function. */
 enum ft_code ft_rpc_loop_post(struct ft_rpc_loop *loop, ft_rpc_fn fn, void *user);
 /* Block SIGTERM, SIGINT and SIGHUP in this thread (call before other threads start: before
- * ft_rpc_loop_create) and deliver them as fn(user, signo) on the loop thread. */
+ * ft_rpc_loop_create) and deliver them as fn(user, signo) on the loop thread, until the loop is
+ * destroyed: what came too late for its last step is dropped. */
 typedef void (*ft_rpc_signal_fn)(void *user, int signo);
 void ft_rpc_signals_block(void);
 enum ft_code ft_rpc_loop_on_signal(struct ft_rpc_loop *loop, ft_rpc_signal_fn fn, void *user,

@@ -71,6 +71,10 @@ void ft_rpc_mailbox_fini(struct ft_rpc_mailbox *box);
 /* ---- signal.c -------------------------------------------------------------------------------- */
 
 struct ft_rpc_signals;
+/* Stop the thread. A signal that waits in the mailbox is dropped when its turn comes: whoever
+ * handles signals may be gone. NULL is none. */
+void ft_rpc_signals_end(struct ft_rpc_signals *signals);
+/* After end, and after the mailbox, whose letters point here. */
 void ft_rpc_signals_close(struct ft_rpc_signals **signals);
 
 /* ---- loop.c ---------------------------------------------------------------------------------- */
