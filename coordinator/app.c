@@ -177,11 +177,11 @@ static const struct co_peer_events k_events = {
 
 static void on_signal(void *user, int signo) {
     struct co_app *app = user;
-    if (signo == SIGHUP) {
+    if (signo != SIGHUP) {
+        co_drain_stop(app, signo);
+    } else if (!app->stopping) { /* what ends reloads nothing: what it would apply to may be gone */
         co_supervise_reload(&app->supervise);
         co_guard_reload(app);
-    } else {
-        co_drain_stop(app, signo);
     }
 }
 
@@ -189,6 +189,7 @@ void co_app_close(struct co_app *app) {
     if (app->loop == NULL)
         return;
     struct ft_err err = {0};
+    app->stopping = true;
     ft_err_set(&err, FT_E_PEER_UNAVAILABLE, "stop", "the service is shutting down");
     app->round.phase = CO_ROUND_IDLE; /* late replies find no round */
     app->round.n_entries = 0;

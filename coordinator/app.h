@@ -117,7 +117,7 @@ struct co_app {
     struct co_readiness readiness;
     struct co_config_sources sources; /* of config, for a reload */
     struct co_supervise supervise;
-    bool stopping;              /* a signal came: the process ends when it is drained */
+    bool stopping;              /* for good: the process ends, once it is drained or at once */
     bool drained_said;          /* of this drain */
     bool reloading;             /* the draft worker loads another model */
     bool tuned;                 /* parameters were set since the last round began */

@@ -25,6 +25,7 @@ struct running {
     char **argv, **envp;
     struct ft_worker_params params;
     struct ft_rpc_loop *loop;
+    bool stopping; /* a signal came, and systemd has been told */
 };
 
 /* ---- parameters ----------------------------------------------------------------------------- */
@@ -147,9 +148,11 @@ static void reload(struct running *running) {
 static void on_signal(void *user, int signo) {
     struct running *running = user;
     if (signo == SIGHUP) {
-        reload(running);
+        if (!running->stopping) /* a reload ends with READY */
+            reload(running);
         return;
     }
+    running->stopping = true;
     ft_supervisor_notify("STOPPING=1\nSTATUS=stopping");
     ft_rpc_loop_stop(running->loop);
 }
