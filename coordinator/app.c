@@ -15,6 +15,8 @@
 #include "coordinator/service.h"
 
 #define MS 1000000
+/* Calls that are no requests, or are over but for a client that has yet to read. */
+#define OTHER_CALLS 4096
 #define WAITING_FOR_TARGET "waiting for the target worker"
 
 const char *co_app_mode(const struct co_app *app, const char **reason) {
@@ -31,6 +33,10 @@ const char *co_app_mode(const struct co_app *app, const char **reason) {
     else if (!co_peer_up(app->draft))
         *reason = co_peer_trouble(app->draft);
     return **reason == 0 ? "draft_model" : "plain";
+}
+
+int32_t co_app_calls_max(const struct co_app *app) {
+    return app->config.max_num_seqs + app->config.max_queue + OTHER_CALLS;
 }
 
 static void stop_with(struct co_app *app, const char *what, const struct ft_err *err) {
@@ -259,6 +265,7 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
     struct ft_rpc_server_opts opts = {
         .service = app,
         .message_max = (size_t)app->config.max_message_bytes,
+        .calls_max = co_app_calls_max(app),
         .tls = app->guard.tls,
         .socket = {.mode = (unsigned)strtoul(app->config.socket_mode, NULL, 8),
                    .group = app->config.socket_group,

@@ -138,6 +138,10 @@ void co_app_close(struct co_app *app);
  * ("" otherwise). */
 const char *co_app_mode(const struct co_app *app, const char **reason);
 
+/* Calls that the server takes at once: all that may run and wait, so that it is the queue that
+ * turns requests away and says when to come again, and others beside them. */
+int32_t co_app_calls_max(const struct co_app *app);
+
 #ifdef __cplusplus
 }
 #endif

@@ -115,6 +115,7 @@ struct ft_rpc_method {
     const char *path; /* "/foretoken.v1.Inference/Generate" */
     enum ft_rpc_kind kind;
     bool in_drain; /* answered while the server drains (see close), too */
+    bool in_crowd; /* answered past calls_max, too: 256 such calls at once */
     void (*on_open)(struct ft_rpc_call *call, void *service);
     void (*on_message)(struct ft_rpc_call *call, void *service, struct ft_str message);
     void (*on_half_close)(struct ft_rpc_call *call, void *service);
@@ -152,6 +153,8 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
 enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endpoint, int *port,
                                   struct ft_err *err);
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err);
+/* Another calls_max, for calls that come from now on. */
+void ft_rpc_server_limit_calls(struct ft_rpc_server *server, int32_t calls_max);
 /* Drain: new calls see UNAVAILABLE (but in_drain), running ones have grace_ns. Then cancel the rest
  * and free everything. Runs the loop; not from a handler of this server. */
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns);

@@ -12,6 +12,7 @@
 #define MESSAGE_LIMIT ((size_t)1 << 30) /* gRPC counts bytes in an int */
 #define QUEUE_DEFAULT ((size_t)1 << 20)
 #define CALLS_DEFAULT 4096
+#define CROWD_MAX 256 /* calls of methods in_crowd past calls_max: each is short, or a watch */
 #define KEEPALIVE_DEFAULT_MS 30000
 
 static void on_shutdown(void *owner, bool ok) {
@@ -54,6 +55,10 @@ static void create_core(struct ft_rpc_server *server, bool pings) {
     grpc_server_register_completion_queue(server->core, server->loop->cq, NULL);
 }
 
+void ft_rpc_server_limit_calls(struct ft_rpc_server *server, int32_t calls_max) {
+    server->opts.calls_max = calls_max > 0 ? calls_max : CALLS_DEFAULT;
+}
+
 enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop *loop,
                                   const struct ft_rpc_server_opts *opts, struct ft_err *err) {
     if (opts->message_max > MESSAGE_LIMIT)
@@ -69,8 +74,7 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
         server->opts.message_max = MESSAGE_DEFAULT;
     if (server->opts.send_queue_max == 0)
         server->opts.send_queue_max = QUEUE_DEFAULT;
-    if (server->opts.calls_max <= 0)
-        server->opts.calls_max = CALLS_DEFAULT;
+    ft_rpc_server_limit_calls(server, opts->calls_max);
     if (server->opts.keepalive_ms <= 0)
         server->opts.keepalive_ms = KEEPALIVE_DEFAULT_MS;
     for (size_t i = 0; i < opts->n_methods; i++)
@@ -180,6 +184,17 @@ static const struct ft_rpc_method *find_method(const struct ft_rpc_server *serve
     return NULL;
 }
 
+/* Calls that are being refused are in n_calls, but not in n_crowd: however many of them there are,
+ * they keep out no call of a method in_crowd. */
+static bool has_place(struct ft_rpc_call *call, const struct ft_rpc_method *method) {
+    struct ft_rpc_server *server = call->server;
+    if (server->n_calls <= server->opts.calls_max)
+        return true;
+    call->in_crowd = method->in_crowd && server->n_crowd < CROWD_MAX;
+    server->n_crowd += call->in_crowd;
+    return call->in_crowd;
+}
+
 static void on_accept(void *owner, bool ok) {
     struct ft_rpc_call *call = owner;
     struct ft_rpc_server *server = call->server;
@@ -196,7 +211,7 @@ static void on_accept(void *owner, bool ok) {
         ft_rpc_call_refuse(call, GRPC_STATUS_UNAVAILABLE, "the server is draining");
     else if (method == NULL)
         ft_rpc_call_refuse(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
-    else if (server->n_calls > server->opts.calls_max)
+    else if (!has_place(call, method))
         ft_rpc_call_refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls at once");
     else
         ft_rpc_call_begin(call, method);
