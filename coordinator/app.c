@@ -17,6 +17,8 @@
 #define MS 1000000
 /* Of an answer: log-probabilities of a long one are many times what a request may say. */
 #define REPLY_MAX ((size_t)1 << 30)
+/* Calls that are no requests, or are over but for a client that has yet to read. */
+#define OTHER_CALLS 4096
 #define WAITING_FOR_TARGET "waiting for the target worker"
 
 const char *co_app_mode(const struct co_app *app, const char **reason) {
@@ -33,6 +35,10 @@ const char *co_app_mode(const struct co_app *app, const char **reason) {
     else if (!co_peer_up(app->draft))
         *reason = co_peer_trouble(app->draft);
     return **reason == 0 ? "draft_model" : "plain";
+}
+
+int32_t co_app_calls_max(const struct co_app *app) {
+    return app->config.max_num_seqs + app->config.max_queue + OTHER_CALLS;
 }
 
 static void stop_with(struct co_app *app, const char *what, const struct ft_err *err) {
@@ -179,11 +185,11 @@ static const struct co_peer_events k_events = {
 
 static void on_signal(void *user, int signo) {
     struct co_app *app = user;
-    if (signo == SIGHUP) {
+    if (signo != SIGHUP) {
+        co_drain_stop(app, signo);
+    } else if (!app->stopping) { /* what ends reloads nothing: what it would apply to may be gone */
         co_supervise_reload(&app->supervise);
         co_guard_reload(app);
-    } else {
-        co_drain_stop(app, signo);
     }
 }
 
@@ -191,6 +197,7 @@ void co_app_close(struct co_app *app) {
     if (app->loop == NULL)
         return;
     struct ft_err err = {0};
+    app->stopping = true;
     ft_err_set(&err, FT_E_PEER_UNAVAILABLE, "stop", "the service is shutting down");
     app->round.phase = CO_ROUND_IDLE; /* late replies find no round */
     app->round.n_entries = 0;
@@ -264,6 +271,7 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
         .service = app,
         .message_max = (size_t)app->config.max_message_bytes,
         .reply_max = REPLY_MAX,
+        .calls_max = co_app_calls_max(app),
         .tls = app->guard.tls,
         .socket = {.mode = (unsigned)strtoul(app->config.socket_mode, NULL, 8),
                    .group = app->config.socket_group,

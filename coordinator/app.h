@@ -118,7 +118,7 @@ struct co_app {
     struct co_readiness readiness;
     struct co_config_sources sources; /* of config, for a reload */
     struct co_supervise supervise;
-    bool stopping;              /* a signal came: the process ends when it is drained */
+    bool stopping;              /* for good: the process ends, once it is drained or at once */
     bool drained_said;          /* of this drain */
     bool reloading;             /* the draft worker loads another model */
     bool tuned;                 /* parameters were set since the last round began */
@@ -138,6 +138,10 @@ void co_app_close(struct co_app *app);
 /* Effective speculation mode: "draft_model", another drafter's name or "plain", and why it is plain
  * ("" otherwise). */
 const char *co_app_mode(const struct co_app *app, const char **reason);
+
+/* Calls that the server takes at once: all that may run and wait, so that it is the queue that
+ * turns requests away and says when to come again, and others beside them. */
+int32_t co_app_calls_max(const struct co_app *app);
 
 #ifdef __cplusplus
 }

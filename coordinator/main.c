@@ -1,9 +1,9 @@
 /* foretoken-coordinator: serves foretoken.v1 and drives the two workers. */
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "common/base/log.h"
+#include "common/base/parent.h"
 #include "common/base/settings.h"
 #include "common/base/supervisor.h"
 #include "coordinator/app.h"
@@ -15,6 +15,7 @@ static void print_problem(void *user, const struct ft_err *err) {
 
 int main(int argc, char **argv, char **envp) {
     static struct co_app app;
+    pid_t parent = getppid();
     struct ft_err err = {0};
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */
     ft_log_init("coordinator", FT_LOG_INFO);
@@ -39,9 +40,10 @@ int main(int argc, char **argv, char **envp) {
     ft_log_parse_level(app.config.log_level, &level);
     ft_log_set_level(level);
     if (app.config.die_with_parent)
-        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        code = ft_parent_follow(parent, &err);
     ft_rpc_signals_block();
-    code = co_app_open(&app, &err);
+    if (code == FT_OK)
+        code = co_app_open(&app, &err);
     if (code == FT_OK) {
         ft_rpc_loop_run(app.loop);
     } else {

@@ -26,6 +26,7 @@ struct co_peer {
     struct ft_rpc_stream *stream;
     struct ft_region *region;
     struct ft_arena *identity; /* describe's strings */
+    struct ft_arena *offered;  /* those of an answer that is being decoded */
     struct ft_arena *scratch;  /* of one decoded message */
     struct ft_buf out;
     struct ft_buf in;          /* a reply that came through the channel */
@@ -269,16 +270,26 @@ static void send_attach(struct co_peer *peer, bool mapped) {
     send_control(peer, "Attach", attach_done, mapped);
 }
 
+/* fresh, decoded into offered, is what is told of the worker from now on. */
+static void know(struct co_peer *peer, const struct ft_wire_describe *fresh) {
+    struct ft_arena *spare = peer->identity;
+    peer->identity = peer->offered;
+    peer->offered = spare;
+    peer->no_device_rows = peer->no_device_rows && peer->describe.epoch == fresh->epoch;
+    peer->describe = *fresh;
+}
+
 static void describe_done(void *user, const struct ft_rpc_status *status, struct ft_str reply) {
     bool mapped;
     struct co_peer *peer = take_control(user, status, &mapped);
     if (peer == NULL)
         return;
     struct ft_err err = {0};
-    uint64_t epoch = peer->describe.epoch;
-    ft_arena_reset(peer->identity);
-    enum ft_code code = ft_wire_decode_describe(reply, peer->identity, &peer->describe, &err);
-    peer->no_device_rows = peer->no_device_rows && peer->describe.epoch == epoch;
+    struct ft_wire_describe fresh;
+    ft_arena_reset(peer->offered);
+    enum ft_code code = ft_wire_decode_describe(reply, peer->offered, &fresh, &err);
+    if (code == FT_OK)
+        know(peer, &fresh);
     if (code == FT_OK && !ft_str_eq(peer->describe.role, ft_str_c(peer->opts.role)))
         code = ft_err_set(&err, FT_E_PEER_PROTOCOL, MODULE, "%s is a '%.*s' worker, not a %s",
                           peer->opts.endpoint, (int)peer->describe.role.len,
@@ -317,10 +328,11 @@ enum ft_code co_peer_open(struct co_peer **out, const struct co_peer_opts *opts,
     peer->watch = (struct ft_rpc_watch){.look = look_for_reply, .doze = doze, .user = peer};
     ft_rpc_loop_watch(opts->loop, &peer->watch);
     peer->identity = ft_arena_create(4096, 1 << 20);
+    peer->offered = ft_arena_create(4096, 1 << 20);
     peer->scratch = ft_arena_create(1 << 16, 64 << 20);
     struct ft_rpc_client_opts client_opts = {.message_max = 16 << 20};
     enum ft_code code = FT_OK;
-    if (peer->identity == NULL || peer->scratch == NULL)
+    if (peer->identity == NULL || peer->offered == NULL || peer->scratch == NULL)
         code = ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for a peer");
     if (code == FT_OK)
         code = ft_rpc_client_open(&peer->client, opts->loop, opts->endpoint, &client_opts, err);
@@ -344,6 +356,7 @@ void co_peer_close(struct co_peer **peer) {
     ft_rpc_timer_cancel(p->opts.loop, &p->retry_timer);
     ft_rpc_client_close(&p->client);
     ft_arena_destroy(&p->identity);
+    ft_arena_destroy(&p->offered);
     ft_arena_destroy(&p->scratch);
     ft_buf_fini(&p->out);
     ft_buf_fini(&p->in);

@@ -71,6 +71,7 @@ static void apply(struct co_app *app) {
     enum ft_log_level level;
     if (ft_log_parse_level(app->config.log_level, &level))
         ft_log_set_level(level);
+    ft_rpc_server_limit_calls(app->server, co_app_calls_max(app));
     co_peer_set_step_timeout(app->target, app->config.target_step_timeout_ms);
     if (app->draft != NULL)
         co_peer_set_step_timeout(app->draft, app->config.draft_step_timeout_ms);

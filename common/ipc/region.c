@@ -13,10 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
+#include "common/ipc/shm.h"
 
 #define MODULE "region"
-#define NAME_PREFIX "/foretoken-"
 #define MAGIC UINT64_C(0x31776f725f744601) /* not text, and of one byte order */
 #define VERSION 3u
 #define HEADER_BYTES 4096u /* a page, so that rows start aligned and apart from it */
@@ -24,7 +23,6 @@
 #define ROW_FLOATS 16 /* rows are whole cache lines */
 #define N_ROWS_MAX 65536
 #define N_COLS_MAX (1 << 24)
-#define NAME_TRIES 8
 
 /* The start of the shared object. Only the creator writes it, before anyone knows the name. */
 struct header {
@@ -62,7 +60,7 @@ struct ft_region {
     struct ft_device *device; /* NULL: rows are the host's */
     void *opened;             /* of another process, on device */
     bool creator;
-    bool linked; /* the name is ours to unlink */
+    int fd; /* of the creator, until the name is unlinked; else -1 */
 };
 
 static int64_t stride_of(int32_t n_cols) {
@@ -82,32 +80,21 @@ static bool layout_ok(int32_t n_rows, int32_t n_cols) {
     return n_rows >= 1 && n_rows <= N_ROWS_MAX && n_cols >= 1 && n_cols <= N_COLS_MAX;
 }
 
-/* A fresh object under a name nobody can guess; -1 and errno on failure. */
-static int open_fresh(char name[FT_REGION_NAME_MAX]) {
-    for (int i = 0; i < NAME_TRIES; i++) {
-        snprintf(name, FT_REGION_NAME_MAX, NAME_PREFIX "%016" PRIx64, ft_clock_random_u64());
-        int fd = shm_open(name, O_CREAT | O_EXCL | O_RDWR, 0600);
-        if (fd >= 0 || errno != EEXIST)
-            return fd;
-    }
-    return -1;
-}
-
 /* Size, reserve and map the object. Memory is reserved now: a full /dev/shm is an error here and
  * not a SIGBUS in the middle of a step. */
-static enum ft_code fill(struct ft_region *region, int fd, const struct ft_region_memory *memory,
+static enum ft_code fill(struct ft_region *region, const struct ft_region_memory *memory,
                          struct ft_err *err) {
     int os_errno = 0;
-    if (fchmod(fd, 0600) != 0)
+    if (fchmod(region->fd, 0600) != 0)
         os_errno = errno;
     else
-        os_errno = posix_fallocate(fd, 0, (off_t)region->bytes);
+        os_errno = posix_fallocate(region->fd, 0, (off_t)region->bytes);
     if (os_errno != 0)
         return ft_err_set_os(err, FT_E_PROC_OS, os_errno, MODULE,
                              "%" PRIu64 " bytes of shared memory for %d x %d rows of %d floats",
                              region->bytes, FT_REGION_GENERATIONS, region->layout.n_rows,
                              region->layout.n_cols);
-    void *base = mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *base = mmap(NULL, region->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, region->fd, 0);
     if (base == MAP_FAILED)
         return ft_err_set_os(err, FT_E_PROC_OS, errno, MODULE, "mapping %" PRIu64 " bytes of %s",
                              region->bytes, region->name);
@@ -149,15 +136,14 @@ enum ft_code ft_region_create_on(struct ft_region **out, const struct ft_region_
     region->row_stride = stride_of(layout->n_cols);
     region->bytes = bytes_of(layout, memory == NULL);
     FT_ASSERT(memory == NULL || memory->bytes >= ft_region_rows_bytes(layout));
-    int fd = open_fresh(region->name);
-    if (fd < 0) {
+    ft_shm_sweep(); /* rows of a worker that was killed may be what fills the memory */
+    region->fd = ft_shm_open_fresh(region->name);
+    if (region->fd < 0) {
         int os_errno = errno;
         free(region);
         return ft_err_set_os(err, FT_E_PROC_OS, os_errno, MODULE, "shm_open");
     }
-    region->linked = true;
-    enum ft_code code = fill(region, fd, memory, err);
-    close(fd);
+    enum ft_code code = fill(region, memory, err);
     if (code != FT_OK) {
         ft_region_close(&region);
         return code;
@@ -209,10 +195,10 @@ static enum ft_code check_header(const char *name, const struct header *h, uint6
 
 static enum ft_code check_name(const char *name, struct ft_err *err) {
     size_t len = strlen(name);
-    if (len >= FT_REGION_NAME_MAX || strncmp(name, NAME_PREFIX, sizeof NAME_PREFIX - 1) != 0 ||
+    if (len >= FT_REGION_NAME_MAX || strncmp(name, FT_SHM_PREFIX, sizeof FT_SHM_PREFIX - 1) != 0 ||
         strchr(name + 1, '/') != NULL)
         return ft_err_set(err, FT_E_PEER_PROTOCOL, MODULE,
-                          "region name '%.60s': must be " NAME_PREFIX
+                          "region name '%.60s': must be " FT_SHM_PREFIX
                           "... without another slash, at most %d bytes",
                           name, FT_REGION_NAME_MAX - 1);
     return FT_OK;
@@ -288,6 +274,7 @@ enum ft_code ft_region_map_on(struct ft_region **out, const char *name, uint64_t
         close(fd);
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory");
     }
+    region->fd = -1;
     snprintf(region->name, sizeof region->name, "%s", name);
     code = map_checked(region, fd, epoch, device, err);
     close(fd);
@@ -300,9 +287,11 @@ enum ft_code ft_region_map_on(struct ft_region **out, const char *name, uint64_t
 }
 
 void ft_region_unlink(struct ft_region *region) {
-    if (region->linked)
-        shm_unlink(region->name);
-    region->linked = false;
+    if (region->fd < 0)
+        return;
+    shm_unlink(region->name);
+    close(region->fd);
+    region->fd = -1;
 }
 
 void ft_region_close(struct ft_region **region) {

@@ -61,8 +61,9 @@ void ft_rpc_loop_destroy(struct ft_rpc_loop **loop) {
     if (l == NULL)
         return;
     *loop = NULL;
-    ft_rpc_signals_close(&l->signals);
+    ft_rpc_signals_end(l->signals);
     ft_rpc_mailbox_fini(&l->mailbox);
+    ft_rpc_signals_close(&l->signals);
     grpc_completion_queue_shutdown(l->cq);
     /* A wake that was never handled is all that can still come. */
     while (grpc_completion_queue_next(l->cq, gpr_inf_future(GPR_CLOCK_MONOTONIC), NULL).type !=

@@ -53,7 +53,8 @@ void ft_rpc_loop_unwatch(struct ft_rpc_loop *loop, struct ft_rpc_watch *watch);
 /* Run fn(user) on the loop thread. Any thread; the only such function. */
 enum ft_code ft_rpc_loop_post(struct ft_rpc_loop *loop, ft_rpc_fn fn, void *user);
 /* Block SIGTERM, SIGINT and SIGHUP in this thread (call before other threads start: before
- * ft_rpc_loop_create) and deliver them as fn(user, signo) on the loop thread. */
+ * ft_rpc_loop_create) and deliver them as fn(user, signo) on the loop thread, until the loop is
+ * destroyed: what came too late for its last step is dropped. */
 typedef void (*ft_rpc_signal_fn)(void *user, int signo);
 void ft_rpc_signals_block(void);
 enum ft_code ft_rpc_loop_on_signal(struct ft_rpc_loop *loop, ft_rpc_signal_fn fn, void *user,
@@ -114,6 +115,7 @@ struct ft_rpc_method {
     const char *path; /* "/foretoken.v1.Inference/Generate" */
     enum ft_rpc_kind kind;
     bool in_drain; /* answered while the server drains (see close), too */
+    bool in_crowd; /* answered past calls_max, too: 256 such calls at once */
     void (*on_open)(struct ft_rpc_call *call, void *service);
     void (*on_message)(struct ft_rpc_call *call, void *service, struct ft_str message);
     void (*on_half_close)(struct ft_rpc_call *call, void *service);
@@ -126,11 +128,15 @@ struct ft_rpc_method {
 struct ft_rpc_server_opts {
     const struct ft_rpc_method *methods; /* [n_methods], must outlive the server */
     size_t n_methods;
-    void *service;          /* handed to every handler */
-    size_t message_max;     /* bytes, received; 0: 4 MiB */
-    size_t reply_max;       /* bytes, sent; 0: message_max */
-    size_t send_queue_max;  /* bytes queued per call before send fails; 0: 1 MiB */
-    int32_t calls_max;      /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    void *service;         /* handed to every handler */
+    size_t message_max;    /* bytes, received; 0: 4 MiB */
+    size_t reply_max;      /* bytes, sent; 0: message_max */
+    size_t send_queue_max; /* bytes queued per call before send fails; 0: 1 MiB */
+    int32_t calls_max;     /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    /* A server with a TCP endpoint asks connections that are silent for so long whether they are
+     * there, and ends those that say nothing for a third of it; 0: 30 s. One with Unix endpoints
+     * alone never asks. */
+    int32_t keepalive_ms;
     struct ft_rpc_tls *tls; /* what TCP endpoints speak; NULL: plain. Outlives the server. */
     struct ft_rpc_socket_rule socket; /* of Unix endpoints, which never speak TLS */
     /* A connection to a Unix endpoint was closed: the user is none of the rule's. May be NULL. */
@@ -148,6 +154,8 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
 enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endpoint, int *port,
                                   struct ft_err *err);
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err);
+/* Another calls_max, for calls that come from now on. */
+void ft_rpc_server_limit_calls(struct ft_rpc_server *server, int32_t calls_max);
 /* Drain: new calls see UNAVAILABLE (but in_drain), running ones have grace_ns. Then cancel the rest
  * and free everything. Runs the loop; not from a handler of this server. */
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns);

@@ -71,6 +71,10 @@ void ft_rpc_mailbox_fini(struct ft_rpc_mailbox *box);
 /* ---- signal.c -------------------------------------------------------------------------------- */
 
 struct ft_rpc_signals;
+/* Stop the thread. A signal that waits in the mailbox is dropped when its turn comes: whoever
+ * handles signals may be gone. NULL is none. */
+void ft_rpc_signals_end(struct ft_rpc_signals *signals);
+/* After end, and after the mailbox, whose letters point here. */
 void ft_rpc_signals_close(struct ft_rpc_signals **signals);
 
 /* ---- loop.c ---------------------------------------------------------------------------------- */
@@ -151,6 +155,7 @@ struct ft_rpc_server {
     bool started, draining, closing;
     struct ft_rpc_call *waiting; /* takes the next call; NULL when there is none to take it */
     int32_t n_calls;             /* calls that core gave us and that are not gone */
+    int32_t n_crowd;             /* of them, those let in past calls_max */
     int64_t last_gone_ns;        /* when the last of them went */
     struct ft_rpc_tag on_shutdown;
     bool is_shut_down;
@@ -175,7 +180,8 @@ struct ft_rpc_call {
     bool headers_sent, message_sent, finished, status_sent;
     bool over; /* core says that the call has ended */
     bool cancelled;
-    char *peer; /* from gpr, made when asked for */
+    bool in_crowd; /* counts among the server's n_crowd */
+    char *peer;    /* from gpr, made when asked for */
     void *user;
 };
 

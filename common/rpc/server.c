@@ -2,6 +2,7 @@
 
 #include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -11,6 +12,8 @@
 #define MESSAGE_LIMIT ((size_t)1 << 30) /* gRPC counts bytes in an int */
 #define QUEUE_DEFAULT ((size_t)1 << 20)
 #define CALLS_DEFAULT 4096
+#define CROWD_MAX 256 /* calls of methods in_crowd past calls_max: each is short, or a watch */
+#define KEEPALIVE_DEFAULT_MS 30000
 
 static void on_shutdown(void *owner, bool ok) {
     struct ft_rpc_server *server = owner;
@@ -23,7 +26,12 @@ static grpc_arg int_arg(const char *key, int value) {
         .type = GRPC_ARG_INTEGER, .key = (char *)(uintptr_t)key, .value = {.integer = value}};
 }
 
-static grpc_server *create_core(const struct ft_rpc_server_opts *opts) {
+/* Pings are a matter of the whole core server, not of one connection. A local peer that dies closes
+ * its Unix socket, so there a ping tells nothing; but it ends the connection of a server whose loop
+ * is in one callback for long (a worker's step), because nobody reads the answer. Core's own
+ * default is a ping every two hours. */
+static void create_core(struct ft_rpc_server *server, bool pings) {
+    const struct ft_rpc_server_opts *opts = &server->opts;
     grpc_arg args[] = {
         int_arg(GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH, (int)opts->message_max),
         int_arg(GRPC_ARG_MAX_SEND_MESSAGE_LENGTH, (int)opts->reply_max),
@@ -36,14 +44,19 @@ static grpc_server *create_core(const struct ft_rpc_server_opts *opts) {
         int_arg(GRPC_ARG_ENABLE_PER_MESSAGE_DECOMPRESSION, 0),
         /* Who connects and says nothing is dropped; so is a peer whose host vanished. */
         int_arg(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, 10000),
-        int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, 30000),
-        int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 10000),
+        int_arg(GRPC_ARG_KEEPALIVE_TIME_MS, pings ? opts->keepalive_ms : INT_MAX),
+        int_arg(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, opts->keepalive_ms / 3),
         /* Clients may ask as often themselves; the default answers GOAWAY too_many_pings. */
         int_arg(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1),
         int_arg(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 5000),
     };
     grpc_channel_args list = {sizeof args / sizeof args[0], args};
-    return grpc_server_create(&list, NULL);
+    server->core = grpc_server_create(&list, NULL);
+    grpc_server_register_completion_queue(server->core, server->loop->cq, NULL);
+}
+
+void ft_rpc_server_limit_calls(struct ft_rpc_server *server, int32_t calls_max) {
+    server->opts.calls_max = calls_max > 0 ? calls_max : CALLS_DEFAULT;
 }
 
 enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop *loop,
@@ -64,18 +77,19 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
         server->opts.reply_max = server->opts.message_max;
     if (server->opts.send_queue_max == 0)
         server->opts.send_queue_max = QUEUE_DEFAULT;
-    if (server->opts.calls_max <= 0)
-        server->opts.calls_max = CALLS_DEFAULT;
+    ft_rpc_server_limit_calls(server, opts->calls_max);
+    if (server->opts.keepalive_ms <= 0)
+        server->opts.keepalive_ms = KEEPALIVE_DEFAULT_MS;
     for (size_t i = 0; i < opts->n_methods; i++)
         FT_ASSERT(opts->methods[i].path != NULL && opts->methods[i].on_message != NULL);
     server->on_shutdown = (struct ft_rpc_tag){on_shutdown, server};
-    server->core = create_core(&server->opts);
-    grpc_server_register_completion_queue(server->core, loop->cq, NULL);
     *out = server;
     return FT_OK;
 }
 
 static int add_port(struct ft_rpc_server *server, const char *address) {
+    if (server->core == NULL)
+        create_core(server, true);
     struct ft_rpc_tls_feed *feed = &server->feeds[server->n_listening];
     *feed = (struct ft_rpc_tls_feed){.tls = server->opts.tls};
     grpc_server_credentials *creds = feed->tls != NULL ? ft_rpc_tls_server_credentials(feed)
@@ -149,6 +163,8 @@ enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *er
     FT_ASSERT(!server->started);
     if (server->n_listening == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, "rpc", "a server without an endpoint");
+    if (server->core == NULL)
+        create_core(server, false);
     grpc_server_start(server->core);
     server->started = true;
     for (size_t i = 0; i < server->n_acceptors; i++) {
@@ -171,6 +187,17 @@ static const struct ft_rpc_method *find_method(const struct ft_rpc_server *serve
     return NULL;
 }
 
+/* Calls that are being refused are in n_calls, but not in n_crowd: however many of them there are,
+ * they keep out no call of a method in_crowd. */
+static bool has_place(struct ft_rpc_call *call, const struct ft_rpc_method *method) {
+    struct ft_rpc_server *server = call->server;
+    if (server->n_calls <= server->opts.calls_max)
+        return true;
+    call->in_crowd = method->in_crowd && server->n_crowd < CROWD_MAX;
+    server->n_crowd += call->in_crowd;
+    return call->in_crowd;
+}
+
 static void on_accept(void *owner, bool ok) {
     struct ft_rpc_call *call = owner;
     struct ft_rpc_server *server = call->server;
@@ -187,7 +214,7 @@ static void on_accept(void *owner, bool ok) {
         ft_rpc_call_refuse(call, GRPC_STATUS_UNAVAILABLE, "the server is draining");
     else if (method == NULL)
         ft_rpc_call_refuse(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
-    else if (server->n_calls > server->opts.calls_max)
+    else if (!has_place(call, method))
         ft_rpc_call_refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls at once");
     else
         ft_rpc_call_begin(call, method);
@@ -229,6 +256,16 @@ static bool is_idle(const struct ft_rpc_server *server) {
     return server->is_shut_down && server->n_calls == 0 && server->waiting == NULL;
 }
 
+static void shut_down(struct ft_rpc_server *server) {
+    if (server->core == NULL)
+        return;
+    grpc_server_shutdown_and_notify(server->core, server->loop->cq, &server->on_shutdown);
+    grpc_server_cancel_all_calls(server->core);
+    while (!is_idle(server))
+        ft_rpc_loop_step(server->loop, INT64_MAX);
+    grpc_server_destroy(server->core);
+}
+
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns) {
     struct ft_rpc_server *s = *server;
     if (s == NULL)
@@ -239,11 +276,7 @@ void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns) {
     for (size_t i = 0; i < s->n_acceptors; i++)
         ft_rpc_acceptor_end(s->acceptors[i]);
     s->closing = true;
-    grpc_server_shutdown_and_notify(s->core, s->loop->cq, &s->on_shutdown);
-    grpc_server_cancel_all_calls(s->core);
-    while (!is_idle(s))
-        ft_rpc_loop_step(s->loop, INT64_MAX);
-    grpc_server_destroy(s->core);
+    shut_down(s);
     for (size_t i = 0; i < s->n_acceptors; i++)
         ft_rpc_acceptor_close(&s->acceptors[i]);
     free(s->fd_uids);

@@ -23,6 +23,7 @@ static void release(struct ft_rpc_call *call) {
         call->method->on_gone(call, call->server->opts.service);
     }
     struct ft_rpc_server *server = call->server;
+    server->n_crowd -= call->in_crowd;
     ft_rpc_call_destroy(call);
     server->n_calls--;
     server->last_gone_ns = ft_clock_now_ns();

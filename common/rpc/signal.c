@@ -16,6 +16,7 @@ struct ft_rpc_signals {
     int signal_fd;
     int quit_fd;
     pthread_t thread;
+    bool ended; /* loop thread: letters that are still on their way are not for anyone */
 };
 
 static sigset_t handled_set(void) {
@@ -32,19 +33,21 @@ void ft_rpc_signals_block(void) {
     pthread_sigmask(SIG_BLOCK, &set, NULL);
 }
 
+static void deliver(struct ft_rpc_signals *signals, int signo) {
+    if (!signals->ended)
+        signals->fn(signals->user, signo);
+}
+
 static void deliver_term(void *user) {
-    struct ft_rpc_signals *signals = user;
-    signals->fn(signals->user, SIGTERM);
+    deliver(user, SIGTERM);
 }
 
 static void deliver_int(void *user) {
-    struct ft_rpc_signals *signals = user;
-    signals->fn(signals->user, SIGINT);
+    deliver(user, SIGINT);
 }
 
 static void deliver_hup(void *user) {
-    struct ft_rpc_signals *signals = user;
-    signals->fn(signals->user, SIGHUP);
+    deliver(user, SIGHUP);
 }
 
 static void *watch(void *user) {
@@ -105,13 +108,20 @@ fail_signal_fd:
     return code;
 }
 
+void ft_rpc_signals_end(struct ft_rpc_signals *signals) {
+    if (signals == NULL)
+        return;
+    signals->ended = true;
+    eventfd_write(signals->quit_fd, 1);
+    pthread_join(signals->thread, NULL);
+}
+
 void ft_rpc_signals_close(struct ft_rpc_signals **signals) {
     struct ft_rpc_signals *s = *signals;
     if (s == NULL)
         return;
     *signals = NULL;
-    eventfd_write(s->quit_fd, 1);
-    pthread_join(s->thread, NULL);
+    FT_ASSERT(s->ended);
     close(s->quit_fd);
     close(s->signal_fd);
     free(s);

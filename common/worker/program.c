@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
+#include "common/base/parent.h"
 #include "common/base/settings.h"
 #include "common/base/supervisor.h"
 #include "common/rpc/watchdog.h"
@@ -23,8 +23,10 @@ struct running {
     const struct ft_program *program;
     int argc;
     char **argv, **envp;
+    pid_t parent; /* when the process began */
     struct ft_worker_params params;
     struct ft_rpc_loop *loop;
+    bool stopping; /* a signal came, and systemd has been told */
 };
 
 /* ---- parameters ----------------------------------------------------------------------------- */
@@ -147,9 +149,11 @@ static void reload(struct running *running) {
 static void on_signal(void *user, int signo) {
     struct running *running = user;
     if (signo == SIGHUP) {
-        reload(running);
+        if (!running->stopping) /* a reload ends with READY */
+            reload(running);
         return;
     }
+    running->stopping = true;
     ft_supervisor_notify("STOPPING=1\nSTATUS=stopping");
     ft_rpc_loop_stop(running->loop);
 }
@@ -226,8 +230,10 @@ static enum ft_code run(struct running *running, struct ft_err *err) {
     if (code != FT_OK || done)
         return code;
     set_log_level(&running->params);
-    if (running->params.die_with_parent && prctl(PR_SET_PDEATHSIG, SIGTERM) != 0)
-        return ft_err_set_os(err, FT_E_PROC_OS, errno, MODULE, "die_with_parent");
+    if (running->params.die_with_parent)
+        code = ft_parent_follow(running->parent, err);
+    if (code != FT_OK)
+        return code;
     /* Before the model starts threads. A signal during the load waits for its end. */
     ft_rpc_signals_block();
     ft_supervisor_notify("EXTEND_TIMEOUT_USEC=%lld\nSTATUS=loading %s", LOAD_GRACE_US,
@@ -243,7 +249,8 @@ static enum ft_code run(struct running *running, struct ft_err *err) {
 }
 
 int ft_program_main(const struct ft_program *program, int argc, char **argv, char **envp) {
-    struct running running = {.program = program, .argc = argc, .argv = argv, .envp = envp};
+    struct running running = {
+        .program = program, .argc = argc, .argv = argv, .envp = envp, .parent = getppid()};
     struct ft_err err = {0};
     char line[FT_ERR_TEXT_MAX + 64];
     signal(SIGPIPE, SIG_IGN); /* whoever reads the log may go */

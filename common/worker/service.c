@@ -259,6 +259,15 @@ static void on_step(struct ft_rpc_call *call, void *user, struct ft_str message)
         ft_rpc_call_fail(call, &err);
 }
 
+/* The region goes at once, not with the stream's last event: until then the channel would hold what
+ * is wrong with it, for the loop to find again and again. */
+static void drop_stream(struct ft_service *service, const struct ft_err *err) {
+    struct ft_rpc_call *stream = service->stream;
+    service->stream = NULL;
+    detach(service);
+    ft_rpc_call_fail(stream, err);
+}
+
 static bool look_for_step(void *user) {
     struct ft_service *service = user;
     struct ft_err err = {0};
@@ -267,7 +276,7 @@ static bool look_for_step(void *user) {
         return false;
     struct ft_channel *channel = ft_region_channel(service->worker->region);
     if (ft_channel_take(channel, &service->in, &taken, &err) != FT_OK)
-        ft_rpc_call_fail(service->stream, &err);
+        drop_stream(service, &err);
     else if (taken)
         on_step(service->stream, service, ft_buf_str(&service->in));
     return taken;

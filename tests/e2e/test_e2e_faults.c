@@ -317,6 +317,27 @@ START_TEST(dev62_second_sigterm_exits_at_once) {
 }
 END_TEST
 
+START_TEST(sighup_while_the_coordinator_ends_changes_nothing) {
+    struct cluster_opts opts = pair();
+    start_streams(&opts);
+    run_until(10);
+    kill(g_cluster.pids[CLUSTER_COORDINATOR], SIGTERM);
+    kill(g_cluster.pids[CLUSTER_COORDINATOR], SIGINT); /* at once */
+    struct gen *all[STREAMS];
+    for (int i = 0; i < STREAMS; i++)
+        all[i] = &g_gens[i];
+    gen_wait(&g_cluster, all, STREAMS);
+    /* Its server is closing now: it leaves what it sent some time to be read. */
+    kill(g_cluster.pids[CLUSTER_COORDINATOR], SIGHUP);
+    cluster_exits(&g_cluster, CLUSTER_COORDINATOR);
+    for (int i = 0; i < STREAMS; i++) {
+        gen_fini(all[i]);
+        gen_fini(&g_plain[i]);
+    }
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 START_TEST(dev35_coordinator_killed_leaves_workers_for_the_next_one) {
     struct cluster_opts opts = pair();
     start_streams(&opts);
@@ -400,6 +421,7 @@ int main(void) {
     tcase_add_test(tc, time_limit_ends_a_request_with_what_it_has);
     tcase_add_test(tc, dev62_sigterm_finishes_streams_and_exits_zero);
     tcase_add_test(tc, dev62_second_sigterm_exits_at_once);
+    tcase_add_test(tc, sighup_while_the_coordinator_ends_changes_nothing);
     tcase_add_test(tc, dev35_coordinator_killed_leaves_workers_for_the_next_one);
     tcase_add_test(tc, dev07_swapped_tokens_are_refused_naming_the_first_difference);
     tcase_add_test(tc, dev71_mode_and_reason_are_told);

@@ -1,6 +1,7 @@
 /* Load: more requests than places and KV. Whatever else is running, a text is the one that its
  * request has alone, and everything that was taken is given back. */
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +11,9 @@
 #include "common/base/clock.h"
 #include "common/gpu/ops.h"
 #include "common/model/config.h"
+#include "common/wire/health.h"
+#include "common/wire/reflection.h"
+#include "common/wire/vllm_engine.h"
 #include "support/cluster.h"
 #include "support/fixtures.h"
 #include "support/suite.h"
@@ -457,6 +461,86 @@ START_TEST(dev41_sixty_four_clients_get_their_solo_text_and_leave_nothing) {
 }
 END_TEST
 
+/* ---- more calls than a server takes by itself ------------------------------------------------ */
+
+static int g_n_refused; /* RESOURCE_EXHAUSTED */
+
+static void crowd_message(void *user, struct ft_str message) {
+    (void)user;
+    (void)message;
+}
+
+static void crowd_done(void *user, const struct ft_rpc_status *status) {
+    (void)user;
+    g_n_refused += status->code == 8;
+}
+
+static void open_crowd(const char *path, struct ft_str message, int n) {
+    static const struct ft_rpc_stream_handlers handlers = {.on_message = crowd_message,
+                                                           .on_done = crowd_done};
+    struct ft_err err = {0};
+    g_n_refused = 0;
+    for (int i = 0; i < n; i++) {
+        struct ft_rpc_stream *stream = NULL;
+        ck_assert_msg(ft_rpc_stream_open(&stream, g_cluster.client, path, NULL, &handlers, NULL,
+                                         &err) == FT_OK,
+                      "%s", err.text);
+        if (message.len > 0)
+            ck_assert_int_eq(ft_rpc_stream_send(stream, message), FT_OK);
+    }
+}
+
+static int ask(const char *path) {
+    return ft_rpc_client_unary_sync(g_cluster.client, path, ft_str_c(""), NULL, NULL).code;
+}
+
+START_TEST(queue_holds_as_many_calls_as_it_says) {
+    enum { CALLS = 4200 };
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("r7"),
+        .args = {[CLUSTER_COORDINATOR] = {"--max_num_seqs=1", "--max_queue=8192"}},
+    };
+    cluster_start(&g_cluster, &opts);
+    cluster_signal(&g_cluster, CLUSTER_TARGET, SIGSTOP); /* none of them ends */
+    struct ft_wire_generate request = greedy_of(0, 20, 900);
+    struct ft_buf message;
+    ft_buf_init(&message, 0);
+    ft_wire_encode_generate(&request, &message);
+    open_crowd(FT_WIRE_INFERENCE_SERVICE "Generate", ft_buf_str(&message), CALLS);
+    int64_t until_ns = ft_clock_now_ns() + 60000000000;
+    while (cluster_stats(&g_cluster).num_requests_waiting < CALLS - 1) {
+        ck_assert_int_eq(g_n_refused, 0);
+        ck_assert(ft_clock_now_ns() < until_ns);
+    }
+    ft_rpc_client_close(&g_cluster.client);
+    cluster_signal(&g_cluster, CLUSTER_TARGET, SIGCONT);
+    ft_buf_fini(&message);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
+START_TEST(health_and_admin_answer_where_no_call_has_a_place_any_more) {
+    enum { CALLS = 4096 + 1 };
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("r7"),
+        .args = {[CLUSTER_COORDINATOR] = {"--max_num_seqs=1", "--max_queue=0"}},
+    };
+    cluster_start(&g_cluster, &opts);
+    open_crowd(FT_WIRE_REFLECTION_SERVICE "ServerReflectionInfo", ft_str_c(""), CALLS);
+    int64_t until_ns = ft_clock_now_ns() + 60000000000;
+    while (ask(FT_WIRE_INFERENCE_SERVICE "GetModelInfo") != 8)
+        ck_assert(ft_clock_now_ns() < until_ns);
+    ck_assert_int_eq(ask(FT_WIRE_HEALTH_SERVICE "Check"), 0);
+    ck_assert_int_eq(ask(FT_WIRE_VLLM_SERVICE "HealthCheck"), 0);
+    ck_assert_int_eq(ask(FT_WIRE_ADMIN_SERVICE "GetHealth"), 0);
+    ck_assert_int_eq(ask(FT_WIRE_ADMIN_SERVICE "GetStats"), 0);
+    ck_assert_int_eq(ask(FT_WIRE_ADMIN_SERVICE "ListRequests"), 0);
+    ck_assert_int_eq(ask(FT_WIRE_INFERENCE_SERVICE "GetModelInfo"), 8);
+    ft_rpc_client_close(&g_cluster.client);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("e2e_load");
     TCase *tc = tcase_create("load");
@@ -465,6 +549,8 @@ int main(void) {
     tcase_add_test(tc, dev09_slots_give_the_text_of_blocks_under_pressure);
     tcase_add_test(tc, streams_go_on_while_a_long_text_is_tokenized);
     tcase_add_test(tc, short_request_beside_long_prefills_waits_at_most_two_steps);
+    tcase_add_test(tc, queue_holds_as_many_calls_as_it_says);
+    tcase_add_test(tc, health_and_admin_answer_where_no_call_has_a_place_any_more);
     suite_add_tcase(suite, tc);
     TCase *soak = tcase_create("soak");
     tcase_set_timeout(soak, 7200);

@@ -257,6 +257,38 @@ START_TEST(garbage_ends_the_stream_with_its_reason_and_nothing_else) {
 }
 END_TEST
 
+/* Looks before the service does: how often the region was there once the channel was broken. */
+static bool count_region(void *user) {
+    int *n = user;
+    *n += g_rig.worker->region != NULL;
+    return false;
+}
+
+static void ignore_doze(void *user, bool asleep) {
+    (void)user;
+    (void)asleep;
+}
+
+START_TEST(broken_channel_is_looked_at_once_and_ends_the_stream) {
+    int n_looks = 0;
+    int32_t ids[3] = {1, 2, 3};
+    struct ft_wire_seq_step s = {7, 0, ids, 3, .n_logits = 1};
+    worker_client_connect(&g_client);
+    worker_client_step(&g_client, &s, 1); /* the stream is open */
+    struct ft_rpc_watch watch = {.look = count_region, .doze = ignore_doze, .user = &n_looks};
+    ft_rpc_loop_watch(g_loop, &watch);
+    /* The count that a slot begins with: of a message that nobody can have put next. */
+    uint32_t n_put = 7;
+    memcpy((void *)ft_region_channel(g_client.region)->out, &n_put, sizeof n_put);
+    worker_client_wait_stream_end(&g_client);
+    ft_rpc_loop_unwatch(g_loop, &watch);
+    ck_assert_ptr_nonnull(strstr(g_client.stream_status.text, "expected message 1"));
+    ck_assert_int_eq(n_looks, 1);
+    worker_client_run_ms(&g_client, 20);
+    worker_client_connect(&g_client); /* the worker takes another one */
+}
+END_TEST
+
 START_TEST(release_forgets_sequences_and_ignores_unknown_ones) {
     worker_client_connect(&g_client);
     int32_t ids[20] = {1};
@@ -302,6 +334,7 @@ int main(void) {
     tcase_add_test(tc, the_same_coordinator_may_attach_anew_at_once);
     tcase_add_test(tc, stream_end_drops_every_sequence_and_keeps_the_cache);
     tcase_add_test(tc, garbage_ends_the_stream_with_its_reason_and_nothing_else);
+    tcase_add_test(tc, broken_channel_is_looked_at_once_and_ends_the_stream);
     tcase_add_test(tc, release_forgets_sequences_and_ignores_unknown_ones);
     tcase_add_test(tc, dev59_failed_forward_ends_stream_and_service);
     suite_add_tcase(suite, tc);

@@ -256,6 +256,10 @@ enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *er
     return FT_OK;
 }
 
+void ft_rpc_server_limit_calls(struct ft_rpc_server *server, int32_t calls_max) {
+    server->opts.calls_max = calls_max;
+}
+
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns) {
     (void)grace_ns;
     struct ft_rpc_server *s = *server;

@@ -1,5 +1,7 @@
 #include <check.h>
+#include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -75,6 +77,54 @@ START_TEST(close_and_unlink_remove_the_name) {
     strcpy(name, ft_region_name(region));
     ft_region_close(&region);
     ck_assert_int_lt(shm_open(name, O_RDONLY, 0), 0);
+}
+END_TEST
+
+/* A process that makes a region and waits for its end. */
+static pid_t start_maker(char name[FT_REGION_NAME_MAX]) {
+    int to_parent[2];
+    ck_assert_int_eq(pipe(to_parent), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        struct ft_region *region = make(4, 1000);
+        if (write(to_parent[1], ft_region_name(region), FT_REGION_NAME_MAX) < 0)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(to_parent[1]);
+    ck_assert_int_eq(read(to_parent[0], name, FT_REGION_NAME_MAX), FT_REGION_NAME_MAX);
+    close(to_parent[0]);
+    return child;
+}
+
+static void kill_maker(pid_t child) {
+    kill(child, SIGKILL);
+    ck_assert_int_eq(waitpid(child, NULL, 0), child);
+}
+
+START_TEST(create_removes_names_whose_makers_were_killed_and_no_others) {
+    char names[2][FT_REGION_NAME_MAX];
+    pid_t killed = start_maker(names[0]), alive = start_maker(names[1]);
+    struct ft_region *own = make(1, 16), *mapped = NULL;
+    ck_assert_int_eq(ft_region_map(&mapped, names[0], 0xE90C, NULL), FT_OK);
+    kill_maker(killed);
+    struct ft_region *region = make(1, 16);
+    ck_assert_int_lt(shm_open(names[0], O_RDONLY, 0), 0);
+    ck_assert_int_eq(errno, ENOENT);
+    ck_assert_int_eq(ft_region_layout(mapped)->n_cols, 1000); /* who has it keeps it */
+    ck_assert(ft_region_row(mapped, 1, 3)[999] == 0.0f);
+    ft_region_close(&mapped);
+    ck_assert_int_eq(ft_region_map(&mapped, names[1], 0xE90C, NULL), FT_OK);
+    ft_region_close(&mapped);
+    ck_assert_int_eq(ft_region_map(&mapped, ft_region_name(own), 0xE90C, NULL), FT_OK);
+    ft_region_close(&mapped);
+    ft_region_close(&own);
+    kill_maker(alive);
+    ft_region_close(&region);
+    region = make(1, 16);
+    ck_assert_int_lt(shm_open(names[1], O_RDONLY, 0), 0);
+    ft_region_close(&region);
 }
 END_TEST
 
@@ -273,6 +323,7 @@ int main(void) {
     tcase_add_test(tc, create_makes_a_private_aligned_object);
     tcase_add_test(tc, create_past_the_limits_names_them);
     tcase_add_test(tc, close_and_unlink_remove_the_name);
+    tcase_add_test(tc, create_removes_names_whose_makers_were_killed_and_no_others);
     tcase_add_test(tc, dev39_each_row_is_read_where_it_was_written);
     tcase_add_test(tc, map_of_a_corrupt_header_names_the_field);
     tcase_add_test(tc, map_of_a_wrong_size_mode_or_name_is_refused);

@@ -347,6 +347,38 @@ START_TEST(server_that_never_started_closes) {
 }
 END_TEST
 
+/* Hold the loop up for many times keepalive_ms, with a stream open; returns whether it lives. */
+static bool outlives_a_long_callback(const char *endpoint, int keepalive_ms) {
+    struct rpc_talk talk = {0};
+    struct ft_rpc_client *client = rpc_fixture_connect(endpoint, NULL);
+    rpc_talk_open(&talk, client, "/test.Echo/Bidi", NULL);
+    ft_rpc_stream_send(talk.stream, ft_str_c("0"));
+    ck_assert(rpc_wait_int(&talk.messages, 1, 10000));
+    usleep((useconds_t)keepalive_ms * 10000);
+    rpc_run_ms(50);
+    bool lives = talk.done == 0;
+    if (lives) {
+        ft_rpc_stream_send(talk.stream, ft_str_c("1"));
+        ck_assert(rpc_wait_int(&talk.messages, 2, 10000));
+    }
+    ft_rpc_client_close(&client);
+    return lives;
+}
+
+START_TEST(long_callback_keeps_connections_of_unix_sockets_where_tcp_asks) {
+    enum { KEEPALIVE_MS = 150 };
+    char endpoint[32];
+    int port = 0;
+    struct ft_rpc_server_opts opts = {.keepalive_ms = KEEPALIVE_MS};
+    rpc_fixture_restart(&opts);
+    ck_assert(outlives_a_long_callback(fx.endpoint, KEEPALIVE_MS));
+    struct ft_rpc_server *server = rpc_fixture_serve("127.0.0.1:0", &opts, &port);
+    snprintf(endpoint, sizeof endpoint, "127.0.0.1:%d", port);
+    ck_assert(!outlives_a_long_callback(endpoint, KEEPALIVE_MS));
+    ft_rpc_server_close(&server, 0);
+}
+END_TEST
+
 START_TEST(twenty_restarts_under_calls_lose_no_callback) {
     for (int i = 0; i < 20; i++) {
         struct rpc_answer answers[8] = {{{0}, 0, 0, {0}}};
@@ -387,6 +419,7 @@ static Suite *suite(void) {
     tcase_add_test(t, dev62_drain_refuses_new_calls_and_keeps_running_ones);
     tcase_add_test(t, method_marked_so_answers_while_the_server_drains);
     tcase_add_test(t, server_that_never_started_closes);
+    tcase_add_test(t, long_callback_keeps_connections_of_unix_sockets_where_tcp_asks);
     tcase_add_test(t, twenty_restarts_under_calls_lose_no_callback);
     suite_add_tcase(s, t);
     t = tcase_create("process");

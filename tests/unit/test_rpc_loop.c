@@ -296,6 +296,32 @@ START_TEST(signals_are_delivered_on_the_loop) {
 }
 END_TEST
 
+/* No signal waits to be read any more. The thread that reads posts right behind that. */
+static bool signal_was_taken(int signo) {
+    sigset_t pending;
+    for (int i = 0; i < 5000; i++) {
+        sigpending(&pending);
+        if (!sigismember(&pending, signo)) {
+            usleep(20000);
+            return true;
+        }
+        usleep(1000);
+    }
+    return false;
+}
+
+START_TEST(signal_behind_the_last_step_is_dropped) {
+    struct ft_err err = {0};
+    ck_assert_int_eq(ft_rpc_loop_on_signal(fx.loop, on_signal, g_signals, &err), FT_OK);
+    kill(getpid(), SIGTERM);
+    ck_assert(signal_was_taken(SIGTERM));
+    ft_rpc_loop_post(fx.loop, fire, NULL);
+    ft_rpc_loop_destroy(&fx.loop);
+    ck_assert_int_eq(g_fired, 1);
+    ck_assert_int_eq(g_n_signals, 0);
+}
+END_TEST
+
 static Suite *suite(void) {
     Suite *s = suite_create("rpc_loop");
     TCase *t = tcase_create("loop");
@@ -314,6 +340,7 @@ static Suite *suite(void) {
     tcase_add_test(t, posts_past_the_limit_are_refused);
     tcase_add_test(t, run_returns_after_stop);
     tcase_add_test(t, signals_are_delivered_on_the_loop);
+    tcase_add_test(t, signal_behind_the_last_step_is_dropped);
     suite_add_tcase(s, t);
     return s;
 }

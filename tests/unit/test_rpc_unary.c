@@ -224,6 +224,48 @@ START_TEST(five_hundred_calls_at_once_all_answer) {
 }
 END_TEST
 
+START_TEST(methods_marked_so_answer_past_calls_max) {
+    enum { N = 300, CROWD = 256 };
+    static struct ft_rpc_method methods[16];
+    static struct rpc_answer hanging[N];
+    struct ft_err err = {0};
+    ck_assert_uint_le(k_rpc_echo_n_methods, 16);
+    for (size_t i = 0; i < k_rpc_echo_n_methods; i++) {
+        methods[i] = k_rpc_echo_methods[i];
+        methods[i].in_crowd = strcmp(methods[i].path, "/test.Echo/Hang") == 0;
+    }
+    rpc_fixture_restart(&(struct ft_rpc_server_opts){.methods = methods,
+                                                     .n_methods = k_rpc_echo_n_methods,
+                                                     .service = &fx.echo,
+                                                     .calls_max = 2});
+    for (int i = 0; i < N; i++)
+        ft_rpc_client_unary(fx.client, "/test.Echo/Hang", ft_str_c(""), NULL, rpc_answer_fn,
+                            &hanging[i], &err);
+    ck_assert(rpc_wait_int(&fx.echo.messages, 2 + CROWD, 20000));
+    int n_refused = 0;
+    for (int64_t until_ns = rpc_in_ms(20000);
+         n_refused < N - 2 - CROWD && ft_clock_now_ns() < until_ns;) {
+        ft_rpc_loop_step(fx.loop, rpc_in_ms(10));
+        n_refused = 0;
+        for (int i = 0; i < N; i++)
+            n_refused += hanging[i].done && hanging[i].status.code == RESOURCE_EXHAUSTED;
+    }
+    ck_assert_int_eq(n_refused, N - 2 - CROWD);
+    ck_assert_int_eq(fx.echo.messages, 2 + CROWD);
+    struct rpc_answer a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("x"), NULL);
+    ck_assert_int_eq(a.status.code, RESOURCE_EXHAUSTED);
+    ft_rpc_server_limit_calls(fx.server, 1000);
+    a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("x"), NULL);
+    ck_assert_int_eq(a.status.code, 0);
+    ft_rpc_client_close(&fx.client); /* cancels the rest, whose places are free again */
+    ft_rpc_server_limit_calls(fx.server, 2);
+    fx.client = rpc_fixture_connect(fx.endpoint, NULL);
+    ck_assert(rpc_wait_int(&fx.echo.gone, 3 + CROWD, 20000));
+    a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("x"), NULL);
+    ck_assert_int_eq(a.status.code, 0);
+}
+END_TEST
+
 START_TEST(calls_past_calls_max_are_exhausted_and_the_others_go_on) {
     rpc_fixture_restart(&(struct ft_rpc_server_opts){.calls_max = 3});
     struct rpc_answer hanging[3] = {{{0}, 0, 0, {0}}};
@@ -293,6 +335,7 @@ static Suite *suite(void) {
     tcase_add_test(t, deadline_ends_the_call_on_both_sides);
     tcase_add_test(t, answer_after_the_call_ended_is_ignored);
     tcase_add_test(t, five_hundred_calls_at_once_all_answer);
+    tcase_add_test(t, methods_marked_so_answer_past_calls_max);
     tcase_add_test(t, calls_past_calls_max_are_exhausted_and_the_others_go_on);
     tcase_add_test(t, client_close_cancels_what_is_running);
     tcase_add_test(t, sync_call_ends_when_the_loop_is_stopped);
