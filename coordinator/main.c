@@ -1,4 +1,5 @@
 /* foretoken-coordinator: serves foretoken.v1 and drives the two workers. */
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
