@@ -30,9 +30,17 @@ extern "C" {
 #define CO_EOS_MAX 32
 #define CO_CHAT_MESSAGES_MAX 1024 /* as inference.proto says; a bound on stack and time */
 
+/* What the target's model is, beside its vocabulary and limits: streams go on with no other. */
+struct co_target_model {
+    char architecture[64], dtype[16];
+    uint64_t n_parameters, weight_bytes;
+    uint64_t fingerprint; /* 0: not told */
+};
+
 /* What is known of the pair of models, from the first Describe on. */
 struct co_pair {
     bool known;
+    struct co_target_model target_model;
     struct ft_tokenizer *tokenizer;
     enum ft_chat_format chat;
     int32_t eos_ids[CO_EOS_MAX]; /* of the model's files, and the end of a turn for chat input */
