@@ -17,7 +17,7 @@ enum ft_code co_sampling_take(struct co_request *r, const struct ft_wire_generat
                               struct ft_err *err);
 
 /* The service's rule has changed: a request that named none, nor a parameter of one, goes on by it.
- * Between two rounds. */
+ * Between two rounds, or before it takes part in one. */
 void co_sampling_follow(struct co_request *r);
 
 /* Every id stands for a token. fail FT_E_REQ_INVALID names field, index, value and limit */

@@ -16,6 +16,7 @@
 #include "coordinator/group.h"
 #include "coordinator/reflection.h"
 #include "coordinator/round.h"
+#include "coordinator/sampling.h"
 #include "coordinator/vllm.h"
 
 #define MODULE "service"
@@ -177,6 +178,9 @@ static enum ft_code make_requests(struct asked *asked, const int32_t *ids, size_
     int32_t n = n_of(&asked->in), n_made = 1;
     made[0] = asked->first;
     asked->first = NULL;
+    /* What an operator set while the prompt was tokenized counts for it as for those behind it. */
+    co_drafting_follow(made[0]);
+    co_sampling_follow(made[0]);
     enum ft_code code = co_request_set_prompt(made[0], &asked->in, ids, n_ids, err);
     while (code == FT_OK && n_made < n) {
         code = co_request_create(&made[n_made], app, &asked->in, n_made, err);
