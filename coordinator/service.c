@@ -265,7 +265,10 @@ static enum ft_code check_asked(struct asked *asked, struct ft_str message, stru
     const struct co_token *token = co_guard_token(app, call);
     if (token != NULL)
         asked->encode.token = ft_arena_str(asked->arena, ft_str_c(token->name));
-    asked->encode.request_id = asked->in.request_id;
+    if (code == FT_OK) {
+        asked->encode.request = asked->first;
+        asked->encode.request_id = ft_str_c(asked->first->id);
+    }
     return code;
 }
 

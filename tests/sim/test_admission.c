@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/wire/admin.h"
+#include "common/wire/operate.h"
 #include "coordinator/tune.h"
 #include "sim/net.h"
 #include "sim/world.h"
@@ -80,11 +82,87 @@ START_TEST(parameters_set_while_a_prompt_is_tokenized_count_for_it) {
 }
 END_TEST
 
+struct answer {
+    bool done;
+    int status;
+    struct ft_buf message;
+};
+
+static void on_answer(void *user, const struct ft_rpc_status *status, struct ft_str message) {
+    struct answer *answer = user;
+    answer->done = true;
+    answer->status = status->code;
+    ft_buf_add_str(&answer->message, message);
+}
+
+/* Empties request. The caller ends the answer's message. */
+static struct answer admin(const char *path, struct ft_buf *request) {
+    struct answer answer = {.done = false};
+    struct ft_rpc_call_opts opts = {.deadline_ns = 0};
+    ft_buf_init(&answer.message, 0);
+    ft_rpc_client_unary(g_world.client, path, ft_buf_str(request), &opts, on_answer, &answer, NULL);
+    ft_buf_reset(request);
+    while (!answer.done)
+        ck_assert(world_step(&g_world));
+    return answer;
+}
+
+START_TEST(request_whose_prompt_is_tokenized_is_listed_and_cancelled) {
+    begin(&(struct sim_opts){.args = {"--tokenizer_threads=1"}});
+    struct ft_arena *arena = ft_arena_create(4096, 0);
+    struct ft_buf request;
+    ft_buf_init(&request, 0);
+    /* One thread, which takes them one after the other: the last waits for long. */
+    struct sim_client *c[6];
+    for (uint32_t i = 0; i < 6; i++) {
+        c[i] = add(i < 5 ? 0 : 1, i, 20, 5);
+        c[i]->long_text = true;
+    }
+    c[5]->expected_status = 1;
+    c[5]->priority = 3;
+    while (g_world.app->encoding.n_requests < 6)
+        ck_assert(world_step(&g_world));
+    struct answer answer = admin(FT_WIRE_ADMIN_SERVICE "ListRequests", &request);
+    struct ft_wire_request_info *list;
+    const struct ft_wire_request_info *last = NULL;
+    size_t n, n_tokenizing = 0;
+    ck_assert_int_eq(ft_wire_decode_requests(ft_buf_str(&answer.message), arena, &list, &n, NULL),
+                     FT_OK);
+    ck_assert_uint_eq(n, 6);
+    for (size_t i = 0; i < n; i++) {
+        n_tokenizing += ft_str_eq(list[i].state, ft_str_c("tokenizing"));
+        if (ft_str_eq(list[i].request_id, ft_str_c(c[5]->id)))
+            last = &list[i];
+    }
+    ck_assert_uint_ge(n_tokenizing, 4);
+    ck_assert(last != NULL && ft_str_eq(last->state, ft_str_c("tokenizing")));
+    ck_assert_int_eq(last->priority, 3);
+    ck_assert_uint_gt(last->client.len, 0);
+    ft_buf_fini(&answer.message);
+    ft_wire_encode_cancel(ft_str_c(c[5]->id), &request);
+    answer = admin(FT_WIRE_ADMIN_SERVICE "CancelRequest", &request);
+    ck_assert_int_eq(answer.status, 0);
+    ft_buf_fini(&answer.message);
+    while (!c[5]->done)
+        ck_assert(world_step(&g_world));
+    ck_assert_int_gt(g_world.app->encoding.n_requests, 0); /* at once, not in its turn */
+    ft_wire_encode_cancel(ft_str_c(c[5]->id), &request);
+    answer = admin(FT_WIRE_ADMIN_SERVICE "CancelRequest", &request);
+    ck_assert_int_eq(answer.status, 5);
+    ft_buf_fini(&answer.message);
+    world_run(&g_world, 10000);
+    ft_buf_fini(&request);
+    ft_arena_destroy(&arena);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("admission");
     TCase *tc = tcase_create("admission");
     tcase_add_test(tc, parameters_set_while_a_prompt_is_tokenized_count_for_it);
+    tcase_add_test(tc, request_whose_prompt_is_tokenized_is_listed_and_cancelled);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
