@@ -121,6 +121,7 @@ struct co_app {
     struct co_released target_released, draft_released;
     uint64_t epoch;
     int64_t started_ns;
+    int64_t target_lost_ns; /* when it was lost last */
     int64_t last_receive_s; /* of the last Generate, since 1970; 0: none yet */
     struct co_readiness readiness;
     struct co_config_sources sources; /* of config, for a reload */

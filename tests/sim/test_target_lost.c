@@ -9,6 +9,8 @@
 #include "sim/world.h"
 #include "support/suite.h"
 
+#define MS ((int64_t)1000000)
+
 static struct world g_world;
 
 static void begin(const struct sim_opts *opts) {
@@ -56,11 +58,44 @@ START_TEST(target_that_comes_back_as_another_model_is_refused_with_both_values) 
 }
 END_TEST
 
+START_TEST(request_waits_for_a_lost_target_as_long_as_it_says) {
+    static const int64_t arrives_ms[] = {0, 12, 1000, 2800, 2900, 3200, 5900, 11000};
+    enum { N = sizeof arrives_ms / sizeof arrives_ms[0], LOST_MS = 20, WAITS_MS = 3000 };
+    begin(&(struct sim_opts){.args = {"--target_recovery_timeout_ms=3000"}});
+    struct sim_client *c[N];
+    int64_t begin_ns = net_now_ns();
+    world_fault(&g_world, SIM_KILL, SIM_TARGET, LOST_MS * MS, 20000 * MS);
+    for (uint32_t i = 0; i < N; i++) {
+        c[i] = world_client(&g_world, arrives_ms[i] * MS);
+        sim_client_prompt(c[i], i, 20);
+        c[i]->params.ignore_eos = true;
+        c[i]->params.max_tokens = i < 2 ? 500 : 20;
+        c[i]->has_k = i < 2;          /* they still run when the target goes */
+        c[i]->long_text = i % 3 == 2; /* tokenized meanwhile */
+        c[i]->expected_status = 14;
+    }
+    world_run(&g_world, 30000);
+    for (int i = 0; i < N; i++) {
+        int64_t from_ms = arrives_ms[i] > LOST_MS ? arrives_ms[i] : LOST_MS;
+        int64_t waited_ms = (c[i]->done_ns - begin_ns) / MS - from_ms;
+        ck_assert_msg(waited_ms >= WAITS_MS && waited_ms < WAITS_MS + 200,
+                      "client %d waited %lld ms", i, (long long)waited_ms);
+        ck_assert_str_eq(c[i]->status.text, "the target worker did not come back within 3000 ms");
+    }
+    struct sim_client *later = world_client(&g_world, 20000 * MS);
+    sim_client_prompt(later, 1, 20);
+    world_run(&g_world, 30000);
+    ck_assert_int_eq(later->status.code, 0);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("target_lost");
     TCase *tc = tcase_create("target_lost");
     tcase_add_test(tc, target_that_comes_back_as_another_model_is_refused_with_both_values);
+    tcase_add_test(tc, request_waits_for_a_lost_target_as_long_as_it_says);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
