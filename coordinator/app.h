@@ -116,6 +116,7 @@ struct co_app {
     struct co_trace trace;
     struct co_request *first, *last; /* all requests that have not been freed, in order */
     int32_t n_queued, n_running;
+    bool kv_short; /* a request was left without KV, though with a place, when places were given */
     int32_t n_orphans; /* requests whose call failed with a sibling: see group.h */
     uint64_t next_seq_id;
     struct co_released target_released, draft_released;

@@ -125,14 +125,21 @@ static enum ft_code check_group(const struct co_app *app, int32_t n, struct ft_e
     return FT_OK;
 }
 
+/* Requests that may come now: as many as may wait, and as many as there are free places, which
+ * those that are queued take when the next round begins, unless what they wait for is KV. */
+static int64_t room_for(const struct co_app *app) {
+    int64_t n_free = (int64_t)app->pair.max_seqs - app->n_running;
+    bool places_help = n_free > 0 && (app->n_queued == 0 || !app->kv_short);
+    return (int64_t)app->config.max_queue - app->n_queued - app->encoding.n_requests +
+           (places_help ? n_free : 0);
+}
+
 /* Queue and shares, for n requests more. On failure the client is told when to come again. */
 static enum ft_code check_limits(struct co_app *app, struct ft_rpc_call *call, int32_t n,
                                  struct ft_err *err) {
     int32_t limit = app->config.max_requests_per_client;
     int32_t n_waiting = app->n_queued + app->encoding.n_requests;
-    int64_t room = (int64_t)app->config.max_queue - n_waiting;
-    if (app->n_queued == 0 && app->n_running < app->pair.max_seqs) /* some run at once */
-        room += app->pair.max_seqs - app->n_running;
+    int64_t room = room_for(app);
     if (n > room) {
         tell_retry(call, co_retry_queue_ms(&app->retry, n - (int32_t)room, app->n_running));
         return ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,

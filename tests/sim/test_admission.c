@@ -157,12 +157,59 @@ START_TEST(request_whose_prompt_is_tokenized_is_listed_and_cancelled) {
 }
 END_TEST
 
+/* ---- how many may come ----------------------------------------------------------------------- */
+
+/* They all come within a round of the first. */
+START_TEST(free_places_take_requests_whatever_the_queue_holds) {
+    for (uint32_t n = 0; n < 2; n++) {
+        begin(&(struct sim_opts){.args = {"--max_queue=0", "--max_num_seqs=8"}});
+        for (uint32_t i = 0; i < 8; i++) {
+            struct sim_client *c = add(0, i, 200, 10);
+            c->long_text = n == 1 && i % 2 == 1;
+        }
+        world_run(&g_world, 10000);
+        world_stop(&g_world);
+    }
+    begin(&(struct sim_opts){.args = {"--max_queue=1", "--max_num_seqs=4"}});
+    int n_refused = 0;
+    for (uint32_t i = 0; i < 8; i++)
+        add(0, i, 200, 10)->may_be_refused = true;
+    world_run(&g_world, 10000);
+    for (int i = 0; i < 8; i++)
+        n_refused += g_world.clients[i].status.code == 8;
+    ck_assert_int_eq(n_refused, 3);
+    world_stop(&g_world);
+}
+END_TEST
+
+/* A pool of 20 blocks, of which each holds 12: places are free, and no use to the second. */
+START_TEST(places_without_kv_do_not_make_the_queue_longer) {
+    begin(&(struct sim_opts){.target_blocks = 20, .args = {"--max_queue=1", "--max_num_seqs=8"}});
+    add(0, 1, 180, 60);
+    while (g_world.app->n_running == 0)
+        ck_assert(world_step(&g_world));
+    add(0, 2, 180, 4);
+    while (g_world.app->n_queued == 0 || !g_world.app->kv_short)
+        ck_assert(world_step(&g_world));
+    struct sim_client *third = add(0, 3, 180, 4);
+    third->may_be_refused = true;
+    world_run(&g_world, 10000);
+    ck_assert_int_eq(third->status.code, 8);
+    struct sim_client *later = add(0, 3, 180, 4);
+    world_run(&g_world, 10000);
+    ck_assert_int_eq(later->status.code, 0);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("admission");
     TCase *tc = tcase_create("admission");
     tcase_add_test(tc, parameters_set_while_a_prompt_is_tokenized_count_for_it);
     tcase_add_test(tc, request_whose_prompt_is_tokenized_is_listed_and_cancelled);
+    tcase_add_test(tc, free_places_take_requests_whatever_the_queue_holds);
+    tcase_add_test(tc, places_without_kv_do_not_make_the_queue_longer);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
