@@ -219,7 +219,6 @@ static enum ft_code start_requests(struct asked *asked, const int32_t *ids, size
         if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
             made[i]->client = ft_arena_str(made[i]->arena, co_service_client(app, call));
         made[i]->token = ft_arena_str(made[i]->arena, asked->encode.token);
-        made[i]->vllm = asked->vllm;
         co_group_add(group, made[i]);
         enqueue(app, made[i], &asked->in.params);
     }

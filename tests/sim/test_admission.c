@@ -1,5 +1,5 @@
 /* Requests before they run: what counts for those whose prompts are still tokenized, and how many
- * may come. */
+ * may come, and what those are told that may not. */
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -202,6 +202,78 @@ START_TEST(places_without_kv_do_not_make_the_queue_longer) {
 }
 END_TEST
 
+/* ---- what clients of the facade are told ----------------------------------------------------- */
+
+static void add_varint(struct ft_buf *out, uint64_t value) {
+    for (; value > 127; value >>= 7)
+        ft_buf_add(out, &(unsigned char){(unsigned char)(value | 128)}, 1);
+    ft_buf_add(out, &(unsigned char){(unsigned char)value}, 1);
+}
+
+static void add_field(struct ft_buf *out, uint64_t field, const struct ft_buf *bytes) {
+    add_varint(out, field << 3 | 2);
+    add_varint(out, bytes->len);
+    ft_buf_add(out, bytes->ptr, bytes->len);
+}
+
+static void on_vllm_message(void *user, struct ft_str message) {
+    (void)user;
+    (void)message;
+}
+
+static void on_vllm_done(void *user, const struct ft_rpc_status *status) {
+    struct ft_rpc_status *out = user;
+    *out = *status;
+}
+
+/* VllmEngine.Generate of n input ids, of which the last is last_id, and of one stop id. */
+static struct ft_rpc_status vllm(size_t n, uint32_t last_id, uint32_t stop_id) {
+    static const struct ft_rpc_stream_handlers handlers = {on_vllm_message, NULL, on_vllm_done};
+    struct ft_buf parts[4]; /* ids, TokenizedInput, SamplingParams, GenerateRequest */
+    for (int i = 0; i < 4; i++)
+        ft_buf_init(&parts[i], 0);
+    for (size_t i = 0; i < n; i++)
+        add_varint(&parts[0], i + 1 < n ? 7 : last_id);
+    add_field(&parts[1], 2, &parts[0]);
+    add_varint(&parts[2], 11 << 3);
+    add_varint(&parts[2], stop_id);
+    add_field(&parts[3], 2, &parts[1]);
+    add_field(&parts[3], 4, &parts[2]);
+    struct ft_rpc_status status = {.code = -1};
+    struct ft_rpc_call_opts opts = {.deadline_ns = 0};
+    struct ft_rpc_stream *call;
+    ft_rpc_stream_open(&call, g_world.client, "/vllm.grpc.engine.VllmEngine/Generate", &opts,
+                       &handlers, &status, NULL);
+    ft_rpc_stream_send(call, ft_buf_str(&parts[3]));
+    while (status.code < 0)
+        ck_assert(world_step(&g_world));
+    for (int i = 0; i < 4; i++)
+        ft_buf_fini(&parts[i]);
+    return status;
+}
+
+START_TEST(facade_names_its_own_fields_and_unsigned_ids) {
+    begin(&(struct sim_opts){.no_draft = true});
+    char expected[128];
+    int32_t n_ids = g_world.app->pair.tokenizer_size, len_max = g_world.app->pair.max_model_len;
+    struct ft_rpc_status status = vllm(2, UINT32_MAX, 7);
+    ck_assert_int_eq(status.code, 3);
+    snprintf(expected, sizeof expected, "tokenized.input_ids[1] is 4294967295: must be 0 to %d",
+             n_ids - 1);
+    ck_assert_str_eq(status.text, expected);
+    status = vllm(2, 7, UINT32_MAX - 1);
+    snprintf(expected, sizeof expected, "stop_token_ids[0] is 4294967294: must be 0 to %d",
+             n_ids - 1);
+    ck_assert_str_eq(status.text, expected);
+    status = vllm((size_t)len_max, 7, 7);
+    snprintf(expected, sizeof expected,
+             "tokenized.input_ids has %d tokens: at most %d (max_model_len %d less one)", len_max,
+             len_max - 1, len_max);
+    ck_assert_str_eq(status.text, expected);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("admission");
@@ -210,6 +282,7 @@ int main(void) {
     tcase_add_test(tc, request_whose_prompt_is_tokenized_is_listed_and_cancelled);
     tcase_add_test(tc, free_places_take_requests_whatever_the_queue_holds);
     tcase_add_test(tc, places_without_kv_do_not_make_the_queue_longer);
+    tcase_add_test(tc, facade_names_its_own_fields_and_unsigned_ids);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
