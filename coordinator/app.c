@@ -15,7 +15,7 @@
 #include "coordinator/service.h"
 
 #define MS 1000000
-#define RECOVERY_LOOK_MS 100
+#define RECOVERY_LOOK_MS 50
 #define WAITING_FOR_TARGET "waiting for the target worker"
 
 const char *co_app_mode(const struct co_app *app, const char **reason) {
@@ -130,17 +130,18 @@ static int64_t given_up_ns(const struct co_app *app, int64_t arrived_ns) {
 
 static void recovery_late(void *user);
 
-/* For the request that is given up first. One that comes later waits as long as any. */
-static void set_recovery_timer(struct co_app *app) {
-    int64_t now_ns = ft_clock_now_ns(), wake_ns = given_up_ns(app, now_ns);
+/* For the request that is given up first, not before begin_ns. One that comes later waits as long
+ * as any. */
+static void set_recovery_timer(struct co_app *app, int64_t begin_ns) {
+    int64_t wake_ns = given_up_ns(app, ft_clock_now_ns());
     for (const struct co_request *r = app->first; r != NULL; r = r->next)
         if (r->state != CO_REQUEST_ENDED && given_up_ns(app, r->arrived_ns) < wake_ns)
             wake_ns = given_up_ns(app, r->arrived_ns);
     for (const struct co_encode_job *job = app->encoding.first; job != NULL; job = job->next)
         if (job->request != NULL && given_up_ns(app, job->request->arrived_ns) < wake_ns)
             wake_ns = given_up_ns(app, job->request->arrived_ns);
-    if (wake_ns <= now_ns) /* a prompt that is still tokenized is looked at again and again */
-        wake_ns = now_ns + RECOVERY_LOOK_MS * MS;
+    if (wake_ns < begin_ns)
+        wake_ns = begin_ns;
     ft_rpc_timer_set(app->loop, &app->recovery_timer, wake_ns, recovery_late, app);
 }
 
@@ -156,8 +157,8 @@ static void recovery_late(void *user) {
         if (given_up_ns(app, r->arrived_ns) <= now_ns)
             co_request_fail(r, &err);
     }
-    if (!co_peer_up(app->target))
-        set_recovery_timer(app);
+    if (!co_peer_up(app->target)) /* a prompt may still be tokenized: it is looked at again */
+        set_recovery_timer(app, now_ns + RECOVERY_LOOK_MS * MS);
 }
 
 static void on_down(void *user, struct co_peer *peer, const char *why) {
@@ -174,7 +175,7 @@ static void on_down(void *user, struct co_peer *peer, const char *why) {
     co_readiness_target_lost(&app->readiness, reason);
     if (!lost_before) {
         app->target_lost_ns = ft_clock_now_ns();
-        set_recovery_timer(app);
+        set_recovery_timer(app, 0);
     }
     co_round_target_down(app);
 }
