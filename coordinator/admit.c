@@ -62,8 +62,8 @@ static enum ft_code take_stops(struct co_request *r, const struct ft_wire_genera
     if (p->n_stop_token_ids > CO_STOP_IDS_MAX)
         return REJECT("stop_token_ids has %zu ids: at most %d", p->n_stop_token_ids,
                       CO_STOP_IDS_MAX);
-    enum ft_code code = co_sampling_check_ids(r->app, "stop_token_ids", p->stop_token_ids,
-                                              p->n_stop_token_ids, err);
+    enum ft_code code =
+        co_sampling_check_ids(r, "stop_token_ids", p->stop_token_ids, p->n_stop_token_ids, err);
     if (code != FT_OK)
         return code;
     if (!p->ignore_eos) {
@@ -114,14 +114,19 @@ size_t co_request_prompt_max(const struct co_app *app, const struct ft_wire_gene
     return (size_t)app->pair.max_model_len - 1; /* one token at least is generated */
 }
 
+/* As the client's own messages name it. */
+static const char *ids_field(const struct ft_wire_generate *in) {
+    return in->vllm ? "tokenized.input_ids" : "token_ids";
+}
+
 enum ft_code co_request_prompt_too_long(const struct co_app *app, const struct ft_wire_generate *in,
                                         struct ft_err *err) {
     size_t tokens_max = co_request_prompt_max(app, in);
     bool truncates = in->params.has_truncate_prompt_tokens;
     if (in->input.kind == FT_WIRE_INPUT_IDS)
         return ft_err_set(err, FT_E_REQ_TOO_LARGE, MODULE,
-                          "token_ids has %zu tokens: at most %zu (max_model_len %d less one)",
-                          in->input.n_ids, tokens_max, app->pair.max_model_len);
+                          "%s has %zu tokens: at most %zu (max_model_len %d less one)",
+                          ids_field(in), in->input.n_ids, tokens_max, app->pair.max_model_len);
     return ft_err_set(err, FT_E_REQ_TOO_LARGE, MODULE,
                       "the prompt of %zu bytes has more than %zu tokens, the limit%s",
                       co_encode_bytes(&in->input), tokens_max,
@@ -205,7 +210,7 @@ enum ft_code co_request_set_prompt(struct co_request *r, const struct ft_wire_ge
     if (in->input.kind == FT_WIRE_INPUT_IDS && n_ids > co_request_prompt_max(r->app, in))
         return co_request_prompt_too_long(r->app, in, err);
     if (in->input.kind == FT_WIRE_INPUT_IDS)
-        code = co_sampling_check_ids(r->app, "token_ids", ids, n_ids, err);
+        code = co_sampling_check_ids(r, ids_field(in), ids, n_ids, err);
     if (code == FT_OK)
         code = take_tokens(r, &in->params, ids, n_ids, err);
     if (code == FT_OK)
@@ -229,6 +234,7 @@ enum ft_code co_request_create(struct co_request **out, struct co_app *app,
     r->index = index;
     r->matched_stop = -1;
     r->stream = in->stream;
+    r->vllm = in->vllm;
     r->turn.priority = in->priority;
     r->skip_special = !in->params.has_skip_special_tokens || in->params.skip_special_tokens;
     r->include_stop = in->params.include_stop_str_in_output;

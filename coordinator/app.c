@@ -19,6 +19,7 @@
 #define REPLY_MAX ((size_t)1 << 30)
 /* Calls that are no requests, or are over but for a client that has yet to read. */
 #define OTHER_CALLS 4096
+#define RECOVERY_LOOK_MS 50
 #define WAITING_FOR_TARGET "waiting for the target worker"
 
 const char *co_app_mode(const struct co_app *app, const char **reason) {
@@ -129,21 +130,43 @@ static void on_up(void *user, struct co_peer *peer) {
     co_round_kick(app);
 }
 
+/* When a request that came at arrived_ns has waited for the target as long as it may. */
+static int64_t given_up_ns(const struct co_app *app, int64_t arrived_ns) {
+    int64_t begin_ns = arrived_ns > app->target_lost_ns ? arrived_ns : app->target_lost_ns;
+    return begin_ns + (int64_t)app->config.target_recovery_timeout_ms * MS;
+}
+
+static void recovery_late(void *user);
+
+/* For the request that is given up first, not before begin_ns. One that comes later waits as long
+ * as any. */
+static void set_recovery_timer(struct co_app *app, int64_t begin_ns) {
+    int64_t wake_ns = given_up_ns(app, ft_clock_now_ns());
+    for (const struct co_request *r = app->first; r != NULL; r = r->next)
+        if (r->state != CO_REQUEST_ENDED && given_up_ns(app, r->arrived_ns) < wake_ns)
+            wake_ns = given_up_ns(app, r->arrived_ns);
+    for (const struct co_encode_job *job = app->encoding.first; job != NULL; job = job->next)
+        if (job->request != NULL && given_up_ns(app, job->request->arrived_ns) < wake_ns)
+            wake_ns = given_up_ns(app, job->request->arrived_ns);
+    if (wake_ns < begin_ns)
+        wake_ns = begin_ns;
+    ft_rpc_timer_set(app->loop, &app->recovery_timer, wake_ns, recovery_late, app);
+}
+
 static void recovery_late(void *user) {
     struct co_app *app = user;
     struct ft_err err = {0};
+    int64_t now_ns = ft_clock_now_ns();
     ft_err_set(&err, FT_E_PEER_UNAVAILABLE, "target",
                "the target worker did not come back within %d ms",
                app->config.target_recovery_timeout_ms);
     for (struct co_request *r = app->first, *next; r != NULL; r = next) {
         next = r->next;
-        co_request_fail(r, &err);
+        if (given_up_ns(app, r->arrived_ns) <= now_ns)
+            co_request_fail(r, &err);
     }
-    if (!co_peer_up(app->target)) /* what comes later waits as long */
-        ft_rpc_timer_set(app->loop, &app->recovery_timer,
-                         ft_clock_now_ns() + (int64_t)app->config.target_recovery_timeout_ms * MS +
-                             100 * MS,
-                         recovery_late, app);
+    if (!co_peer_up(app->target)) /* a prompt may still be tokenized: it is looked at again */
+        set_recovery_timer(app, now_ns + RECOVERY_LOOK_MS * MS);
 }
 
 static void on_down(void *user, struct co_peer *peer, const char *why) {
@@ -159,9 +182,8 @@ static void on_down(void *user, struct co_peer *peer, const char *why) {
     snprintf(reason, sizeof reason, "the target worker is lost: %s", why);
     co_readiness_target_lost(&app->readiness, reason);
     if (!lost_before) {
-        ft_rpc_timer_set(app->loop, &app->recovery_timer,
-                         ft_clock_now_ns() + (int64_t)app->config.target_recovery_timeout_ms * MS,
-                         recovery_late, app);
+        app->target_lost_ns = ft_clock_now_ns();
+        set_recovery_timer(app, 0);
     }
     co_round_target_down(app);
 }

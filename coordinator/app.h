@@ -30,9 +30,17 @@ extern "C" {
 #define CO_EOS_MAX 32
 #define CO_CHAT_MESSAGES_MAX 1024 /* as inference.proto says; a bound on stack and time */
 
+/* What the target's model is, beside its vocabulary and limits: streams go on with no other. */
+struct co_target_model {
+    char architecture[64], dtype[16];
+    uint64_t n_parameters, weight_bytes;
+    uint64_t fingerprint; /* 0: not told */
+};
+
 /* What is known of the pair of models, from the first Describe on. */
 struct co_pair {
     bool known;
+    struct co_target_model target_model;
     struct ft_tokenizer *tokenizer;
     enum ft_chat_format chat;
     int32_t eos_ids[CO_EOS_MAX]; /* of the model's files, and the end of a turn for chat input */
@@ -108,12 +116,14 @@ struct co_app {
     struct co_trace trace;
     struct co_request *first, *last; /* all requests that have not been freed, in order */
     int32_t n_queued, n_running;
+    bool kv_short; /* a request was left without KV, though with a place, when places were given */
     int32_t n_orphans; /* requests whose call failed with a sibling: see group.h */
     int32_t n_calls;   /* of which something may still have to reach a client: groups' */
     uint64_t next_seq_id;
     struct co_released target_released, draft_released;
     uint64_t epoch;
     int64_t started_ns;
+    int64_t target_lost_ns; /* when it was lost last */
     int64_t last_receive_s; /* of the last Generate, since 1970; 0: none yet */
     struct co_readiness readiness;
     struct co_config_sources sources; /* of config, for a reload */

@@ -23,6 +23,7 @@ extern "C" {
 #define CO_ENCODE_INLINE_BYTES 8192
 
 struct co_app;
+struct co_request;
 
 struct co_encode_job {
     /* in */
@@ -34,6 +35,7 @@ struct co_encode_job {
     struct ft_str client; /* whose share they count to */
     struct ft_str token;  /* the same for its call's token, by name */
     struct ft_str request_id;
+    const struct co_request *request; /* the first that waits for it; NULL: a call to Tokenize */
     /* On the loop, last: the job and its ids are the owner's again. */
     void (*done)(struct co_encode_job *job);
     /* out */

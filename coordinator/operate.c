@@ -108,44 +108,57 @@ static int32_t k_of(const struct co_app *app, const struct co_request *r) {
     return r->k_own ? r->k : co_length_policy_k(&app->drafting.policy, app->n_running);
 }
 
+static void add_info(const struct co_app *app, const struct co_request *r, int32_t index,
+                     const char *state, const struct ft_rpc_call *call, struct ft_buf *out) {
+    struct ft_wire_request_info info = {
+        .request_id = ft_str_c(r->id),
+        .index = (uint32_t)index,
+        .state = ft_str_c(state),
+        .age_seconds = (double)(ft_clock_now_ns() - r->arrived_ns) * 1e-9,
+        .prompt_tokens = (uint32_t)r->n_prompt,
+        .output_tokens = (uint32_t)(r->n - r->n_prompt),
+        .max_tokens = (uint32_t)r->max_new,
+        .num_speculative_tokens = (uint32_t)k_of(app, r),
+        .drafter = ft_str_c(r->drafter->name),
+        .rejection_sample_method = ft_str_c(r->rule->name),
+        .num_draft_tokens = r->spec.drafted,
+        .num_accepted_tokens = r->spec.accepted,
+        .priority = r->turn.priority,
+        .fallback_reason = ft_str_c(r->fallback_reason),
+    };
+    if (call != NULL)
+        info.client = co_service_client(app, call);
+    ft_wire_encode_listed_request(&info, out);
+}
+
+/* The latest stands first among the jobs. */
+static const struct co_encode_job *earliest(const struct co_app *app) {
+    const struct co_encode_job *job = app->encoding.first;
+    while (job != NULL && job->next != NULL)
+        job = job->next;
+    return job;
+}
+
+/* Waits for its tokenizer, and somebody waits for it. */
+static bool is_asked(const struct co_encode_job *job) {
+    return job->call != NULL && job->request != NULL;
+}
+
 static enum ft_code list(struct co_app *app, struct ft_str message, struct ft_arena *arena,
                          struct ft_buf *out, struct ft_err *err) {
     (void)message;
     (void)arena;
     (void)err;
-    int64_t now_ns = ft_clock_now_ns();
-    for (const struct co_request *r = app->first; r != NULL; r = r->next) {
-        if (r->state == CO_REQUEST_ENDED)
-            continue;
-        struct ft_wire_request_info info = {
-            .request_id = ft_str_c(r->id),
-            .index = (uint32_t)r->index,
-            .state = ft_str_c(state_of(r)),
-            .age_seconds = (double)(now_ns - r->arrived_ns) * 1e-9,
-            .prompt_tokens = (uint32_t)r->n_prompt,
-            .output_tokens = (uint32_t)(r->n - r->n_prompt),
-            .max_tokens = (uint32_t)r->max_new,
-            .num_speculative_tokens = (uint32_t)k_of(app, r),
-            .drafter = ft_str_c(r->drafter->name),
-            .rejection_sample_method = ft_str_c(r->rule->name),
-            .num_draft_tokens = r->spec.drafted,
-            .num_accepted_tokens = r->spec.accepted,
-            .priority = r->turn.priority,
-            .fallback_reason = ft_str_c(r->fallback_reason),
-        };
-        if (r->call != NULL)
-            info.client = co_service_client(app, r->call);
-        ft_wire_encode_listed_request(&info, out);
-    }
+    for (const struct co_request *r = app->first; r != NULL; r = r->next)
+        if (r->state != CO_REQUEST_ENDED)
+            add_info(app, r, r->index, state_of(r), r->call, out);
+    for (const struct co_encode_job *job = earliest(app); job != NULL; job = job->prev)
+        for (int32_t i = 0; is_asked(job) && i < job->n_requests; i++)
+            add_info(app, job->request, i, "tokenizing", job->call, out);
     return FT_OK;
 }
 
-static enum ft_code cancel(struct co_app *app, struct ft_str message, struct ft_arena *arena,
-                           struct ft_buf *out, struct ft_err *err) {
-    struct ft_str id;
-    enum ft_code code = ft_wire_decode_cancel(message, arena, &id, err);
-    if (code != FT_OK)
-        return code;
+static uint32_t cancel_queued(struct co_app *app, struct ft_str id) {
     uint32_t n = 0;
     for (struct co_request *r = app->first, *next; r != NULL; r = next) {
         next = r->next;
@@ -155,6 +168,31 @@ static enum ft_code cancel(struct co_app *app, struct ft_str message, struct ft_
         co_request_event(r, CO_EVENT_ABORT); /* frees r alone */
         n++;
     }
+    return n;
+}
+
+/* They have nothing to end with, not even a prompt. */
+static uint32_t cancel_tokenizing(struct co_app *app, struct ft_str id) {
+    uint32_t n = 0;
+    for (struct co_encode_job *job = app->encoding.first, *next; job != NULL; job = next) {
+        next = job->next;
+        if (!is_asked(job) || !ft_str_eq(id, job->request_id))
+            continue;
+        ft_info("request-aborted request %s tokens 0", job->request->id);
+        ft_rpc_call_finish(job->call, ft_code_grpc_status(FT_E_REQ_CANCELLED), "aborted");
+        co_encode_call_gone(app, job->call);
+        n += (uint32_t)job->n_requests;
+    }
+    return n;
+}
+
+static enum ft_code cancel(struct co_app *app, struct ft_str message, struct ft_arena *arena,
+                           struct ft_buf *out, struct ft_err *err) {
+    struct ft_str id;
+    enum ft_code code = ft_wire_decode_cancel(message, arena, &id, err);
+    if (code != FT_OK)
+        return code;
+    uint32_t n = cancel_queued(app, id) + cancel_tokenizing(app, id);
     if (n == 0)
         return ft_err_set(err, FT_E_REQ_NOT_FOUND, MODULE, "no request has the id '%.*s'",
                           id.len < CO_REQUEST_ID_MAX ? (int)id.len : CO_REQUEST_ID_MAX, id.ptr);

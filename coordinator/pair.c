@@ -80,21 +80,94 @@ static enum ft_code take_limits(struct co_app *app, const struct ft_wire_describ
     return FT_OK;
 }
 
-static enum ft_code same_target(const struct co_app *app, const struct ft_wire_describe *d,
-                                const char *dir, struct ft_err *err) {
-    const struct co_pair *pair = &app->pair;
-    if ((int32_t)d->vocab_size != pair->vocab_size ||
-        (int32_t)d->max_model_len < pair->max_model_len ||
-        (int64_t)d->kv_blocks_total < pair->target_blocks ||
-        (int32_t)d->kv_block_tokens != pair->target_limits.block_tokens ||
-        (int32_t)d->max_step_tokens < pair->target_limits.max_tokens ||
-        (int32_t)d->max_step_rows < pair->target_limits.max_rows ||
-        (int32_t)d->max_step_sequences < pair->max_seqs)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                          "the target worker came back with another model or smaller limits (%s)",
-                          dir);
+/* ---- a target that came back ----------------------------------------------------------------- */
+
+static void copy_name(char *out, size_t cap, struct ft_str name) {
+    snprintf(out, cap, "%.*s", name.len < cap ? (int)name.len : (int)cap - 1, name.ptr);
+}
+
+static struct co_target_model model_of(const struct ft_wire_describe *d) {
+    struct co_target_model model = {
+        .n_parameters = d->n_parameters,
+        .weight_bytes = d->weight_bytes,
+        .fingerprint = d->weights_fingerprint,
+    };
+    copy_name(model.architecture, sizeof model.architecture, d->architecture);
+    copy_name(model.dtype, sizeof model.dtype, d->dtype);
+    return model;
+}
+
+static enum ft_code another_model(const char *dir, const char *what, const char *is,
+                                  const char *was, struct ft_err *err) {
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                      "the target worker came back with another model (%.100s): %s is %s, was %s; "
+                      "a coordinator that starts anew serves it",
+                      dir, what, is, was);
+}
+
+static enum ft_code same_model(const struct co_app *app, const struct ft_wire_describe *d,
+                               const char *dir, struct ft_err *err) {
+    const struct co_target_model *was = &app->pair.target_model;
+    const struct co_target_model is = model_of(d);
+    if (strcmp(is.architecture, was->architecture) != 0)
+        return another_model(dir, "architecture", is.architecture, was->architecture, err);
+    if (strcmp(is.dtype, was->dtype) != 0)
+        return another_model(dir, "dtype", is.dtype, was->dtype, err);
+    bool told = is.fingerprint != 0 && was->fingerprint != 0;
+    const struct {
+        const char *what;
+        uint64_t is, was;
+        bool hex;
+    } numbers[] = {
+        {"vocab_size", d->vocab_size, (uint64_t)app->pair.vocab_size, false},
+        {"num_parameters", is.n_parameters, was->n_parameters, false},
+        {"weight_bytes", is.weight_bytes, was->weight_bytes, false},
+        {"weights_fingerprint", told ? is.fingerprint : 0, told ? was->fingerprint : 0, true},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        char texts[2][24];
+        uint64_t values[2] = {numbers[i].is, numbers[i].was};
+        if (values[0] == values[1])
+            continue;
+        for (int j = 0; j < 2; j++)
+            if (numbers[i].hex)
+                snprintf(texts[j], sizeof texts[j], "%016llx", (unsigned long long)values[j]);
+            else
+                snprintf(texts[j], sizeof texts[j], "%llu", (unsigned long long)values[j]);
+        return another_model(dir, numbers[i].what, texts[0], texts[1], err);
+    }
     return FT_OK;
 }
+
+static enum ft_code same_limits(const struct co_app *app, const struct ft_wire_describe *d,
+                                const char *dir, struct ft_err *err) {
+    const struct co_pair *pair = &app->pair;
+    const struct {
+        const char *what;
+        int64_t is, needed;
+    } limits[] = {
+        {"max_model_len", d->max_model_len, pair->max_model_len},
+        {"kv_blocks_total", (int64_t)d->kv_blocks_total, pair->target_blocks},
+        {"max_step_tokens", d->max_step_tokens, pair->target_limits.max_tokens},
+        {"max_step_rows", d->max_step_rows, pair->target_limits.max_rows},
+        {"max_step_sequences", d->max_step_sequences, pair->max_seqs},
+    };
+    if ((int32_t)d->kv_block_tokens != pair->target_limits.block_tokens)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "the target worker came back with other blocks (%.100s): "
+                          "kv_block_tokens is %u, was %d",
+                          dir, d->kv_block_tokens, pair->target_limits.block_tokens);
+    for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++)
+        if (limits[i].is < limits[i].needed)
+            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                              "the target worker came back with smaller limits (%.100s): %s is "
+                              "%lld, %lld are needed",
+                              dir, limits[i].what, (long long)limits[i].is,
+                              (long long)limits[i].needed);
+    return FT_OK;
+}
+
+/* ---- Describe -------------------------------------------------------------------------------- */
 
 enum ft_code co_pair_target(struct co_app *app, const struct ft_wire_describe *describe,
                             struct ft_err *err) {
@@ -107,8 +180,10 @@ enum ft_code co_pair_target(struct co_app *app, const struct ft_wire_describe *d
     }
     if (!same_fingerprint(app->pair.tokenizer, describe))
         return tokenizer_differs(app, "target", dir, err);
-    if (app->pair.known)
-        return same_target(app, describe, dir, err);
+    if (app->pair.known) {
+        enum ft_code code = same_model(app, describe, dir, err);
+        return code == FT_OK ? same_limits(app, describe, dir, err) : code;
+    }
     if (ft_tokenizer_vocab_size(app->pair.tokenizer) > (int32_t)describe->vocab_size)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "the tokenizer of %s has %d ids, the model only %u", dir,
@@ -120,8 +195,10 @@ enum ft_code co_pair_target(struct co_app *app, const struct ft_wire_describe *d
         code = co_drafting_init(app, err);
     if (code == FT_OK)
         code = co_encode_init(app, err);
-    if (code == FT_OK)
+    if (code == FT_OK) {
+        app->pair.target_model = model_of(describe);
         app->pair.known = true;
+    }
     return code;
 }
 

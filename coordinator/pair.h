@@ -12,7 +12,9 @@ extern "C" {
 #endif
 
 /* The target described itself. The first time this fixes tokenizer, EOS ids, limits and scratch
- * memory; later it must be the same model. fail FT_E_PROC_* names what differs */
+ * memory; later it must be the same model: tokenizer, architecture, dtype, sizes and fingerprint of
+ * the weights. What config.json says beside these (of rotary positions, of norms) is not compared.
+ * fail FT_E_PROC_* names what differs, with both values */
 enum ft_code co_pair_target(struct co_app *app, const struct ft_wire_describe *describe,
                             struct ft_err *err);
 

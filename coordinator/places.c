@@ -38,6 +38,7 @@ bool co_places_admit(struct co_app *app) {
     bool changed = false;
     struct co_turns turns;
     co_turns_begin(&turns, app->config.max_overtakes);
+    app->kv_short = false;
     for (struct co_request *r = app->first; r != NULL && app->n_queued > 0; r = r->next) {
         if (r->state != CO_REQUEST_QUEUED || co_request_paused(r) || co_group_waits(r))
             continue;
@@ -53,6 +54,7 @@ bool co_places_admit(struct co_app *app) {
             changed = true;
         }
         if (!has_room(app, r)) {
+            app->kv_short = app->kv_short || app->n_running < app->pair.max_seqs;
             co_turns_block(&turns, &r->turn);
             continue;
         }
@@ -98,6 +100,7 @@ bool co_places_share(struct co_app *app) {
         if (round->plans[i].target_full)
             r->fallback_reason = "target KV pool full";
     }
+    app->kv_short = app->kv_short || !all_stay;
     FT_ASSERT(app->pair.target_blocks_free >= 0); /* alone, each request fits (see admit.c) */
     return all_stay;
 }

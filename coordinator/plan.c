@@ -12,12 +12,26 @@ static bool decodes(const struct co_plan_item *item) {
     return item->n - item->target_len == 1;
 }
 
-/* A prompt whose every row is wanted moves only with rows: one at least is kept from the drafts. */
-static int32_t rows_kept(const struct co_plan_item *items, int32_t n_items) {
-    for (int32_t i = 0; i < n_items; i++)
-        if (items[i].every_row && !decodes(&items[i]))
-            return 1;
-    return 0;
+/* Of a target step, what drafts leave to prompts. */
+struct kept {
+    int32_t tokens, rows;
+};
+
+/* A quarter of the tokens, or all that the prompts need when that is less: drafts that take the
+ * whole step would keep a prompt waiting for as long as streams draft. A prompt whose every row is
+ * wanted moves only with rows: one at least is kept. */
+static struct kept kept_for_prompts(const struct co_plan_item *items, int32_t n_items,
+                                    const struct co_plan_limits *target) {
+    int32_t share = target->max_tokens < 4 ? 1 : target->max_tokens / 4;
+    struct kept kept = {0, 0};
+    for (int32_t i = 0; i < n_items; i++) {
+        if (decodes(&items[i]))
+            continue;
+        kept.tokens += min32(items[i].n - items[i].target_len, share - kept.tokens);
+        if (items[i].every_row)
+            kept.rows = 1;
+    }
+    return kept;
 }
 
 int32_t co_plan_blocks(const struct co_plan_limits *limits, int32_t n_positions) {
@@ -146,10 +160,11 @@ static bool is_current(const struct co_plan_item *item) {
 
 void co_plan_draft(struct co_plan_item *items, int32_t n_items, const struct co_plan_limits *draft,
                    const struct co_plan_limits *target) {
+    struct kept kept = kept_for_prompts(items, n_items, target);
     struct draft_left left = {
         .tokens = draft->max_tokens,
         .rows = draft->max_rows,
-        .verified = min32(target->max_tokens, target->max_rows) - rows_kept(items, n_items),
+        .verified = min32(target->max_tokens - kept.tokens, target->max_rows - kept.rows),
         .blocks = draft->n_blocks,
     };
     for (int32_t i = 0; i < n_items; i++) {
@@ -169,16 +184,30 @@ void co_plan_draft(struct co_plan_item *items, int32_t n_items, const struct co_
 
 /* ---- the target step ------------------------------------------------------------------------ */
 
-static void plan_decoding(struct co_plan_item *item, int32_t *tokens_left, int32_t *rows_left,
-                          int32_t n_after) {
-    if (*tokens_left < 1 || *rows_left < 1)
+/* What is left while a target step is shared out. */
+struct target_left {
+    int32_t tokens, rows;
+    int32_t owed; /* tokens, each with its row, of the decoding requests that are still to come */
+    struct kept kept;
+};
+
+/* A decoding request's token, and the drafts that the draft worker was asked to make for it. Those
+ * of others, which cost nothing to make, take what these leave. */
+static int32_t owed(const struct co_plan_item *item) {
+    return 1 + min32(item->n_drafted, item->draft_k);
+}
+
+static void plan_decoding(struct co_plan_item *item, struct target_left *left) {
+    left->owed -= owed(item);
+    if (left->tokens < 1 || left->rows < 1)
         return;
-    int32_t room = min32(*tokens_left, *rows_left) - 1 - n_after;
+    int32_t room = min32(left->tokens - left->kept.tokens, left->rows - left->kept.rows);
+    room -= 1 + left->owed;
     item->target_tokens = 1;
     item->verify_k = min32(item->n_drafted, room > 0 ? room : 0);
     item->n_logits = item->verify_k + 1;
-    *tokens_left -= 1 + item->verify_k;
-    *rows_left -= 1 + item->verify_k;
+    left->tokens -= 1 + item->verify_k;
+    left->rows -= 1 + item->verify_k;
 }
 
 static int32_t to_go(const struct co_plan_item *item) {
@@ -233,17 +262,19 @@ static void plan_prefill(struct co_plan_item *items, int32_t n_items, int32_t to
 
 void co_plan_target(struct co_plan_item *items, int32_t n_items,
                     const struct co_plan_limits *target) {
-    int32_t tokens_left = target->max_tokens;
-    int32_t rows_left = target->max_rows;
-    int32_t n_decoding = 0, n_kept = rows_kept(items, n_items);
+    struct target_left left = {
+        .tokens = target->max_tokens,
+        .rows = target->max_rows,
+        .kept = kept_for_prompts(items, n_items, target),
+    };
     for (int32_t i = 0; i < n_items; i++) {
         items[i].target_tokens = 0;
         items[i].verify_k = 0;
         items[i].n_logits = 0;
-        n_decoding += decodes(&items[i]);
+        left.owed += decodes(&items[i]) ? owed(&items[i]) : 0;
     }
     for (int32_t i = 0; i < n_items; i++)
         if (decodes(&items[i]))
-            plan_decoding(&items[i], &tokens_left, &rows_left, --n_decoding + n_kept);
-    plan_prefill(items, n_items, tokens_left, rows_left);
+            plan_decoding(&items[i], &left);
+    plan_prefill(items, n_items, left.tokens, left.rows);
 }

@@ -30,7 +30,8 @@ struct co_plan_item {
     int32_t k_want;       /* tokens worth drafting: 0 .. FT_DRAFT_LEN_MAX; co_plan_kv lowers it */
     bool sampled;         /* its draft steps write q rows */
     bool every_row;       /* prefill wants a row of logits for every position */
-    int32_t n_drafted;    /* before co_plan_target: what the drafter returned */
+    int32_t n_drafted;    /* before co_plan_target: drafts that there are; the first draft_k of them
+                             are the draft worker's */
     int32_t draft_blocks; /* held in the draft's pool; co_plan_draft sets what it holds then */
     /* out */
     int32_t target_blocks; /* of co_plan_kv: for n + k_want positions */
@@ -60,17 +61,19 @@ int32_t co_plan_kv(struct co_plan_item *items, int32_t n_items,
 /* Fill draft_tokens, draft_k, draft_blocks, drop_draft and draft_full. Only requests that decode
  * (n - target_len == 1) draft. A draft that is behind catches up in chunks, out of what those that
  * are up to date leave of the step; it drafts in the step that brings it up to date. draft_k is
- * such that every decoding request can still be verified under the target's limits.
+ * such that the target's step can verify all that is drafted, beside the share of prompts.
  * Where the draft's pool is full, a request decodes plainly: one begins only when all it needs is
  * free; one that grows may take what later ones hold, and gives up its own when that is not
  * enough, so that blocks never lie with requests that cannot use them. */
 void co_plan_draft(struct co_plan_item *items, int32_t n_items, const struct co_plan_limits *draft,
                    const struct co_plan_limits *target);
 
-/* Fill target_tokens, verify_k and n_logits. Decoding requests come first, each with its drafts, so
- * that a long prompt never delays a running stream by more than one step. Of what is left, the
+/* Fill target_tokens, verify_k and n_logits. Decoding requests come first, so that a long prompt
+ * never delays a running stream by more than one step; drafts leave a quarter of the step's tokens
+ * to prompts that need them, and those that no draft worker made come last. Of what is left, the
  * first prompt may take half, and the rest goes to the prompts with the fewest tokens to go: a
- * short one does not wait for a long one, and the first always moves. */
+ * short one does not wait for a long one, and the first always moves.
+ * target->max_tokens and max_rows are at least n_items. */
 void co_plan_target(struct co_plan_item *items, int32_t n_items,
                     const struct co_plan_limits *target);
 

@@ -29,12 +29,14 @@ static enum ft_code no_memory(const char *field, struct ft_err *err) {
 
 /* ---- lists of ids --------------------------------------------------------------------------- */
 
-enum ft_code co_sampling_check_ids(const struct co_app *app, const char *field, const int32_t *ids,
-                                   size_t n, struct ft_err *err) {
-    for (size_t i = 0; i < n; i++)
-        if (ids[i] < 0 || ids[i] >= app->pair.tokenizer_size)
-            return REJECT("%s[%zu] is %d: must be 0 to %d", field, i, ids[i],
-                          app->pair.tokenizer_size - 1);
+enum ft_code co_sampling_check_ids(const struct co_request *r, const char *field,
+                                   const int32_t *ids, size_t n, struct ft_err *err) {
+    int32_t n_ids = r->app->pair.tokenizer_size;
+    for (size_t i = 0; i < n; i++) {
+        long long given = r->vllm ? (long long)(uint32_t)ids[i] : ids[i];
+        if (given < 0 || given >= n_ids)
+            return REJECT("%s[%zu] is %lld: must be 0 to %d", field, i, given, n_ids - 1);
+    }
     return FT_OK;
 }
 
@@ -56,7 +58,7 @@ static enum ft_code take_ids(struct co_request *r, const char *field, struct ids
         return FT_OK;
     if (in.n > FT_SAMPLING_LIST_MAX)
         return REJECT("%s has %zu ids: at most %d", field, in.n, FT_SAMPLING_LIST_MAX);
-    enum ft_code code = co_sampling_check_ids(r->app, field, in.ptr, in.n, err);
+    enum ft_code code = co_sampling_check_ids(r, field, in.ptr, in.n, err);
     if (code != FT_OK)
         return code;
     int32_t *made = ft_arena_calloc(r->arena, in.n, sizeof *made);

@@ -17,12 +17,12 @@ enum ft_code co_sampling_take(struct co_request *r, const struct ft_wire_generat
                               struct ft_err *err);
 
 /* The service's rule has changed: a request that named none, nor a parameter of one, goes on by it.
- * Between two rounds. */
+ * Between two rounds, or before it takes part in one. */
 void co_sampling_follow(struct co_request *r);
 
 /* Every id stands for a token. fail FT_E_REQ_INVALID names field, index, value and limit */
-enum ft_code co_sampling_check_ids(const struct co_app *app, const char *field, const int32_t *ids,
-                                   size_t n, struct ft_err *err);
+enum ft_code co_sampling_check_ids(const struct co_request *r, const char *field,
+                                   const int32_t *ids, size_t n, struct ft_err *err);
 
 /* The one rate a with a + a^2 + ... + a^k = length - 1, in [0, 1]. */
 double co_sampling_synthetic_rate(double length, int32_t k);

@@ -16,6 +16,7 @@
 #include "coordinator/group.h"
 #include "coordinator/reflection.h"
 #include "coordinator/round.h"
+#include "coordinator/sampling.h"
 #include "coordinator/vllm.h"
 
 #define MODULE "service"
@@ -124,14 +125,21 @@ static enum ft_code check_group(const struct co_app *app, int32_t n, struct ft_e
     return FT_OK;
 }
 
+/* Requests that may come now: as many as may wait, and as many as there are free places, which
+ * those that are queued take when the next round begins, unless what they wait for is KV. */
+static int64_t room_for(const struct co_app *app) {
+    int64_t n_free = (int64_t)app->pair.max_seqs - app->n_running;
+    bool places_help = n_free > 0 && (app->n_queued == 0 || !app->kv_short);
+    return (int64_t)app->config.max_queue - app->n_queued - app->encoding.n_requests +
+           (places_help ? n_free : 0);
+}
+
 /* Queue and shares, for n requests more. On failure the client is told when to come again. */
 static enum ft_code check_limits(struct co_app *app, struct ft_rpc_call *call, int32_t n,
                                  struct ft_err *err) {
     int32_t limit = app->config.max_requests_per_client;
     int32_t n_waiting = app->n_queued + app->encoding.n_requests;
-    int64_t room = (int64_t)app->config.max_queue - n_waiting;
-    if (app->n_queued == 0 && app->n_running < app->pair.max_seqs) /* some run at once */
-        room += app->pair.max_seqs - app->n_running;
+    int64_t room = room_for(app);
     if (n > room) {
         tell_retry(call, co_retry_queue_ms(&app->retry, n - (int32_t)room, app->n_running));
         return ft_err_set(err, FT_E_REQ_EXHAUSTED, MODULE,
@@ -177,6 +185,9 @@ static enum ft_code make_requests(struct asked *asked, const int32_t *ids, size_
     int32_t n = n_of(&asked->in), n_made = 1;
     made[0] = asked->first;
     asked->first = NULL;
+    /* What an operator set while the prompt was tokenized counts for it as for those behind it. */
+    co_drafting_follow(made[0]);
+    co_sampling_follow(made[0]);
     enum ft_code code = co_request_set_prompt(made[0], &asked->in, ids, n_ids, err);
     while (code == FT_OK && n_made < n) {
         code = co_request_create(&made[n_made], app, &asked->in, n_made, err);
@@ -208,7 +219,6 @@ static enum ft_code start_requests(struct asked *asked, const int32_t *ids, size
         if (app->config.max_requests_per_client > 0) /* out of memory it counts to nobody */
             made[i]->client = ft_arena_str(made[i]->arena, co_service_client(app, call));
         made[i]->token = ft_arena_str(made[i]->arena, asked->encode.token);
-        made[i]->vllm = asked->vllm;
         co_group_add(group, made[i]);
         enqueue(app, made[i], &asked->in.params);
     }
@@ -261,7 +271,10 @@ static enum ft_code check_asked(struct asked *asked, struct ft_str message, stru
     const struct co_token *token = co_guard_token(app, call);
     if (token != NULL)
         asked->encode.token = ft_arena_str(asked->arena, ft_str_c(token->name));
-    asked->encode.request_id = asked->in.request_id;
+    if (code == FT_OK) {
+        asked->encode.request = asked->first;
+        asked->encode.request_id = ft_str_c(asked->first->id);
+    }
     return code;
 }
 

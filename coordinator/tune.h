@@ -25,7 +25,8 @@ enum ft_code co_tune_set(struct co_app *app, const struct ft_wire_parameter *lis
 size_t co_tune_show(const struct co_app *app, const char *names[CO_TUNABLES_MAX],
                     char texts[CO_TUNABLES_MAX][CO_TUNABLE_TEXT_MAX]);
 
-/* Before a round: what was set since the last one reaches the requests. */
+/* Before a round: what was set since the last one reaches the requests. One whose prompt is being
+ * tokenized follows when it is queued. */
 void co_tune_follow(struct co_app *app);
 
 #ifdef __cplusplus

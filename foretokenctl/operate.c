@@ -143,7 +143,7 @@ static void add_age(struct ft_buf *out, double seconds) {
 
 static void add_row(struct ft_buf *out, const struct ft_wire_request_info *r, size_t id_width) {
     add_cell(out, r->request_id, id_width);
-    add_cell(out, r->state, 7);
+    add_cell(out, r->state, 10);
     add_age(out, r->age_seconds);
     ft_buf_addf(out, "%6" PRIu32 " %6" PRIu32 " %2" PRIu32 " ", r->prompt_tokens, r->output_tokens,
                 r->num_speculative_tokens);
@@ -161,8 +161,8 @@ static void add_table(struct ft_buf *out, const struct ft_wire_request_info *lis
     size_t id_width = 20;
     for (size_t i = 0; i < n; i++)
         id_width = list[i].request_id.len > id_width ? list[i].request_id.len : id_width;
-    ft_buf_addf(out, "%-*s STATE     AGE  PROMPT OUTPUT  K DRAFTER ACCEPT CLIENT\n", (int)id_width,
-                "ID");
+    ft_buf_addf(out, "%-*s STATE        AGE  PROMPT OUTPUT  K DRAFTER ACCEPT CLIENT\n",
+                (int)id_width, "ID");
     for (size_t i = 0; i < n; i++)
         add_row(out, &list[i], id_width);
 }

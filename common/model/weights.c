@@ -174,6 +174,39 @@ static enum ft_code check_unused(const struct binder *b) {
     return FT_OK;
 }
 
+/* ---- fingerprint ---------------------------------------------------------------------------- */
+
+/* Training moves nearly every number of a tensor: so few of each tell two checkpoints of the same
+ * shapes apart, and reading them touches two pages of each. */
+#define SAMPLE_BYTES ((size_t)64)
+
+/* FNV-1a. */
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t n) {
+    const unsigned char *p = bytes;
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ p[i]) * 0x100000001B3u;
+    return hash;
+}
+
+/* The same for one file and for shards: tensors stand in order of their names. */
+static uint64_t fingerprint(const struct ft_weights_files *files) {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < files->n_tensors; i++) {
+        const struct ft_weights_tensor *tensor = &files->tensors[i];
+        const struct ft_safetensors_entry *entry = tensor->entry;
+        size_t bytes = (size_t)entry->bytes;
+        size_t n = bytes < SAMPLE_BYTES ? bytes : SAMPLE_BYTES;
+        if (!tensor->is_bound)
+            continue;
+        hash = hash_bytes(hash, entry->name, strlen(entry->name));
+        hash = hash_bytes(hash, &entry->dtype, sizeof entry->dtype);
+        hash = hash_bytes(hash, entry->dims, (size_t)entry->n_dims * sizeof entry->dims[0]);
+        hash = hash_bytes(hash, tensor->data, n);
+        hash = hash_bytes(hash, tensor->data + bytes - n, n);
+    }
+    return hash == 0 ? 1 : hash;
+}
+
 static enum ft_code bind_all(const struct binder *b, bool *tied) {
     enum ft_code code = bind_model(b);
     if (code == FT_OK)
@@ -207,6 +240,7 @@ enum ft_code ft_weights_open(struct ft_weights *out, const char *dir,
         return ft_config_read_in_dir(dir, code, err);
     }
     config->tie_word_embeddings = tied;
+    w.fingerprint = fingerprint(w.files);
     *out = w;
     return FT_OK;
 }

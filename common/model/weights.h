@@ -37,7 +37,8 @@ struct ft_weights {
     struct ft_layer_weights *layers; /* [n_layers] */
     uint64_t n_parameters;           /* each stored number once */
     uint64_t bytes;
-    enum ft_dtype dtype; /* of the projections */
+    uint64_t fingerprint; /* of names, shapes and a few numbers of each tensor; never 0 */
+    enum ft_dtype dtype;  /* of the projections */
     struct ft_weights_files *files;
 };
 

@@ -88,6 +88,7 @@ struct ft_wire_generate {     /* GenerateRequest */
     bool has_parse_special, parse_special;
     bool has_add_special_tokens, add_special_tokens;
     int32_t priority;
+    bool vllm; /* made of a request of VllmEngine: fields have its names, and ids no sign */
 };
 
 enum ft_wire_finish {

@@ -128,7 +128,11 @@ enum ft_code ft_wire_decode_vllm_generate(struct ft_str in, struct ft_arena *are
     if (code != FT_OK)
         return code;
     const Vllm__Grpc__Engine__GenerateRequest *m = raw;
-    struct ft_wire_generate made = {.request_id = FT_PB_STR(m->request_id), .stream = m->stream};
+    struct ft_wire_generate made = {
+        .request_id = FT_PB_STR(m->request_id),
+        .stream = m->stream,
+        .vllm = true,
+    };
     if (ft_utf8_valid_prefix(made.request_id) != made.request_id.len)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "request_id is not valid UTF-8");
     code = check_request(m, err);

@@ -26,6 +26,7 @@ void ft_wire_encode_describe(const struct ft_wire_describe *in, struct ft_buf *o
     m.max_step_rows = in->max_step_rows;
     m.max_draft_len = in->max_draft_len;
     m.version = FT_PB_BYTES(in->version);
+    m.weights_fingerprint = in->weights_fingerprint;
     ft_pb_pack(&m.base, out);
 }
 
@@ -61,6 +62,7 @@ enum ft_code ft_wire_decode_describe(struct ft_str in, struct ft_arena *arena,
         .max_step_rows = m->max_step_rows,
         .max_draft_len = m->max_draft_len,
         .version = FT_PB_STR(m->version),
+        .weights_fingerprint = m->weights_fingerprint,
     };
     return FT_OK;
 }

@@ -35,6 +35,7 @@ struct ft_wire_describe { /* DescribeResponse */
     uint64_t weight_bytes;
     uint32_t max_step_tokens, max_step_sequences, max_step_rows, max_draft_len;
     struct ft_str version;
+    uint64_t weights_fingerprint; /* 0: not told */
 };
 
 struct ft_wire_attach { /* AttachRequest */

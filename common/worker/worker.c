@@ -312,6 +312,7 @@ void ft_worker_describe(const struct ft_worker *worker, struct ft_wire_describe 
         .max_step_rows = (uint32_t)worker->step_rows_max,
         .max_draft_len = (uint32_t)worker->role->max_draft_len,
         .version = ft_str_c(FT_VERSION),
+        .weights_fingerprint = weights->fingerprint,
     };
 }
 

@@ -175,6 +175,40 @@ START_TEST(dev14_target_gone_for_good_ends_streams_unavailable) {
 }
 END_TEST
 
+/* A model of the same shapes with other numbers: no stream goes on with it. */
+START_TEST(target_back_with_another_model_is_refused_and_the_right_one_taken) {
+    struct cluster_opts opts = {
+        .target_dir = ft_fixture_model("r7"),
+        .args = {[CLUSTER_COORDINATOR] = {"--target_recovery_timeout_ms=2000"}},
+    };
+    cluster_start(&g_cluster, &opts);
+    struct ft_wire_generate request = request_of(0, 0);
+    gen_start(&g_cluster, &request, &g_gens[0]);
+    while (!g_gens[0].done && g_gens[0].n_ids < 10)
+        ft_rpc_loop_step(g_cluster.loop, ft_clock_now_ns() + 1000000000);
+    cluster_signal(&g_cluster, CLUSTER_TARGET, SIGKILL);
+    g_cluster.opts.target_dir = ft_fixture_model("r7n");
+    ck_assert_int_eq(cluster_spawn(&g_cluster, CLUSTER_TARGET), 0);
+    struct gen *all[1] = {&g_gens[0]};
+    gen_wait(&g_cluster, all, 1);
+    ck_assert_int_eq(g_gens[0].status.code, 14);
+    gen_fini(&g_gens[0]);
+    struct ft_buf log = ft_fixture_read(g_cluster.dir, "coordinator.log");
+    ck_assert_ptr_nonnull(strstr(log.ptr, "weights_fingerprint is "));
+    ft_buf_fini(&log);
+    cluster_signal(&g_cluster, CLUSTER_TARGET, SIGTERM);
+    g_cluster.opts.target_dir = ft_fixture_model("r7");
+    ck_assert_int_eq(cluster_spawn(&g_cluster, CLUSTER_TARGET), 0);
+    int64_t deadline_ns = ft_clock_now_ns() + 30000000000;
+    do {
+        ck_assert(ft_clock_now_ns() < deadline_ns);
+        gen_run(&g_cluster, &request, &g_gen);
+        gen_fini(&g_gen);
+    } while (g_gen.status.code != 0);
+    cluster_stop(&g_cluster);
+}
+END_TEST
+
 START_TEST(dev14_target_that_hangs_is_left_and_taken_back) {
     struct cluster_opts opts = pair();
     opts.args[CLUSTER_COORDINATOR][1] = "--target_step_timeout_ms=500";
@@ -414,6 +448,7 @@ int main(void) {
     tcase_add_test(tc, dev14_draft_that_hangs_costs_no_request);
     tcase_add_test(tc, dev14_target_killed_is_prefilled_again_and_streams_go_on);
     tcase_add_test(tc, dev14_target_gone_for_good_ends_streams_unavailable);
+    tcase_add_test(tc, target_back_with_another_model_is_refused_and_the_right_one_taken);
     tcase_add_test(tc, dev14_target_that_hangs_is_left_and_taken_back);
     tcase_add_test(tc, dev23_dev41_cancelled_requests_free_everything);
     tcase_add_test(tc, dev23_request_behind_a_cancelled_one_is_served);

@@ -177,6 +177,28 @@ START_TEST(short_request_beside_a_long_prefill_waits_at_most_two_steps) {
 }
 END_TEST
 
+/* One stream drafts as much as a whole step takes. The prompt of 40 has a quarter of each step, and
+ * the stream goes on. */
+START_TEST(prompt_beside_streams_that_draft_whole_steps_moves) {
+    static const char *const drafters[] = {"--drafter=model", "--drafter=random"};
+    for (size_t d = 0; d < 2; d++) {
+        begin(1, &(struct sim_opts){.step_tokens = 17,
+                                    .args = {"--max_num_batched_tokens=17", "--max_num_seqs=2",
+                                             "--num_speculative_tokens=16", drafters[d]}});
+        struct sim_client *stream = add(0, 1, 8, 400);
+        while (stream->n_got < 20)
+            ck_assert(world_step(&g_world));
+        struct sim_client *c = add(0, 2, 40, 4);
+        while (c->n_got == 0)
+            ck_assert(world_step(&g_world));
+        ck_assert(!stream->done);
+        ck_assert_uint_le(c->first_token_step, c->started_step + 14);
+        world_run(&g_world, 10000);
+        world_stop(&g_world);
+    }
+}
+END_TEST
+
 static bool holds(int role, uint64_t seq_id) {
     return ft_kvseq_find(g_world.workers[role].worker->seqs, seq_id) != NULL;
 }
@@ -461,6 +483,7 @@ int main(void) {
     tcase_add_test(tc, dev40_request_that_fits_exactly_is_served_and_one_token_more_is_refused);
     tcase_add_test(tc, full_draft_pool_is_plain_steps_and_drafts_come_back);
     tcase_add_test(tc, short_request_beside_a_long_prefill_waits_at_most_two_steps);
+    tcase_add_test(tc, prompt_beside_streams_that_draft_whole_steps_moves);
     tcase_add_test(tc, dev23_dev41_cancelled_request_is_freed_in_both_workers_within_a_round);
     tcase_add_test(tc, reader_that_stops_keeps_nobody_waiting);
     tcase_add_test(tc, reader_at_the_brink_of_its_buffer_goes_on);

@@ -97,8 +97,8 @@ static void check_draft(const struct co_plan_item *before, const struct co_plan_
 
 static void check_target(const struct co_plan_item *items, int32_t n,
                          const struct co_plan_limits *target) {
-    int32_t tokens = 0, rows = 0, first = -1;
-    bool waiting = false, moved = false;
+    int32_t tokens = 0, rows = 0, first = -1, drafts = 0, prompts = 0, n_decoding = 0;
+    bool moved = false;
     for (int32_t i = 0; i < n; i++) {
         const struct co_plan_item *it = &items[i];
         tokens += it->target_tokens + it->verify_k;
@@ -106,11 +106,13 @@ static void check_target(const struct co_plan_item *items, int32_t n,
         REQUIRE(it->target_len + it->target_tokens <= it->n);
         if (it->n - it->target_len == 1) {
             REQUIRE(it->target_tokens == 1); /* every running stream, every round */
-            REQUIRE(it->verify_k == it->n_drafted);
+            REQUIRE(it->verify_k >= it->draft_k && it->verify_k <= it->n_drafted);
+            drafts += it->verify_k;
+            n_decoding++;
             REQUIRE(it->n_logits == it->verify_k + 1);
         } else {
             first = first < 0 ? i : first;
-            waiting = true;
+            prompts += it->n - it->target_len;
             moved = moved || it->target_tokens > 0;
             REQUIRE(it->verify_k == 0);
             if (it->every_row)
@@ -121,10 +123,11 @@ static void check_target(const struct co_plan_item *items, int32_t n,
     }
     REQUIRE(tokens <= target->max_tokens);
     REQUIRE(rows <= target->max_rows);
-    if (waiting && tokens < target->max_tokens && rows < target->max_rows)
-        REQUIRE(moved);
-    if (moved) /* nobody waits for ever: the first prompt always moves */
-        REQUIRE(items[first].target_tokens > 0);
+    if (prompts > 0) /* nobody waits for ever: the first prompt always moves */
+        REQUIRE(moved && items[first].target_tokens > 0);
+    int32_t share = target->max_tokens / 4;
+    if (drafts > 0)
+        REQUIRE(drafts + n_decoding + (prompts < share ? prompts : share) <= target->max_tokens);
 }
 
 START_TEST(plan_any_load_stays_within_limits) {
@@ -147,8 +150,11 @@ START_TEST(plan_any_load_stays_within_limits) {
         n = n_kept;
         co_plan_draft(items, n, &draft, &target);
         check_draft(before, items, n, &draft);
-        for (int32_t i = 0; i < n; i++)
-            items[i].n_drafted = items[i].draft_k;
+        for (int32_t i = 0; i < n; i++) { /* some have drafts that no draft worker made */
+            int32_t n_own = below(4) == 0 ? below(FT_DRAFT_LEN_MAX + 1) : 0;
+            bool more = items[i].draft_k + n_own <= FT_DRAFT_LEN_MAX;
+            items[i].n_drafted = items[i].draft_k + (more ? n_own : 0);
+        }
         co_plan_target(items, n, &target);
         check_target(items, n, &target);
     }
@@ -278,6 +284,48 @@ START_TEST(dev31_prompt_longer_than_a_step_is_chunked) {
 }
 END_TEST
 
+/* One stream drafts as much as the whole step takes; a quarter of it is the prompt's all the same.
+ */
+START_TEST(plan_drafts_leave_a_share_to_prompts) {
+    struct co_plan_item items[2] = {
+        {.n = 20, .target_len = 19, .draft_len = 19, .k_want = 16},
+        {.n = 40},
+    };
+    struct co_plan_limits limits = {17, 17, 16, 1000};
+    co_plan_draft(items, 2, &limits, &limits);
+    ck_assert_int_eq(items[0].draft_k, 12);
+    items[0].n_drafted = items[0].draft_k;
+    co_plan_target(items, 2, &limits);
+    ck_assert_int_eq(items[0].verify_k, 12);
+    ck_assert_int_eq(items[1].target_tokens, 4);
+    items[1].target_len = 38; /* what it does not need is not kept */
+    co_plan_draft(items, 2, &limits, &limits);
+    ck_assert_int_eq(items[0].draft_k, 14);
+    items[1].target_len = 39; /* it decodes as well */
+    co_plan_draft(items, 2, &limits, &limits);
+    ck_assert_int_eq(items[0].draft_k, 15);
+}
+END_TEST
+
+/* Drafts that no worker made are verified where there is room: neither prompts nor what the draft
+ * worker was asked for make way for them. */
+START_TEST(plan_free_drafts_take_what_is_left) {
+    struct co_plan_item items[3] = {
+        {.n = 20, .target_len = 19, .n_drafted = 16},
+        {.n = 20, .target_len = 19, .draft_len = 19, .k_want = 8},
+        {.n = 40},
+    };
+    struct co_plan_limits limits = {20, 20, 16, 1000};
+    co_plan_draft(items, 3, &limits, &limits);
+    ck_assert_int_eq(items[1].draft_k, 8);
+    items[1].n_drafted = 8;
+    co_plan_target(items, 3, &limits);
+    ck_assert_int_eq(items[0].verify_k, 20 - 5 - 1 - 9);
+    ck_assert_int_eq(items[1].verify_k, 8);
+    ck_assert_int_eq(items[2].target_tokens, 5);
+}
+END_TEST
+
 /* A prompt whose every row is wanted takes as many steps as its rows need. */
 START_TEST(plan_of_every_row_is_bounded_by_rows) {
     struct co_plan_item items[2] = {{.n = 100, .every_row = true}, {.n = 20, .target_len = 19}};
@@ -306,6 +354,8 @@ int main(void) {
     tcase_add_test(tc, plan_short_prompt_does_not_wait_for_a_long_one);
     tcase_add_test(tc, plan_draft_behind_catches_up_then_drafts);
     tcase_add_test(tc, dev21_ragged_k_in_one_batch_is_kept_apart);
+    tcase_add_test(tc, plan_drafts_leave_a_share_to_prompts);
+    tcase_add_test(tc, plan_free_drafts_take_what_is_left);
     tcase_add_test(tc, plan_of_every_row_is_bounded_by_rows);
     tcase_add_test(tc, dev31_prompt_longer_than_a_step_is_chunked);
     suite_add_tcase(suite, tc);

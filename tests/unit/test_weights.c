@@ -207,6 +207,26 @@ START_TEST(open_nothing_there_names_what_is_missing) {
 }
 END_TEST
 
+/* One number of one tensor, the last of the file, is another. */
+START_TEST(open_other_numbers_of_the_same_shapes_have_another_fingerprint) {
+    const char *dir = copy_model("r7");
+    struct ft_model_config config;
+    struct ft_weights a, b;
+    open_ok(dir, &a, &config);
+    uint64_t before = a.fingerprint;
+    ck_assert_uint_ne(before, 0);
+    ft_weights_close(&a);
+    struct ft_buf file = ft_fixture_read(dir, SINGLE);
+    file.ptr[file.len - 2] ^= 1;
+    ft_fixture_write(dir, SINGLE, file.ptr, file.len);
+    ft_buf_fini(&file);
+    open_ok(dir, &b, &config);
+    ck_assert_uint_ne(b.fingerprint, before);
+    ft_weights_close(&b);
+    ft_fixture_remove_dir(dir);
+}
+END_TEST
+
 static bool tensor_equals(struct ft_tensor a, struct ft_tensor b) {
     return a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols &&
            memcmp(a.data, b.data,
@@ -219,6 +239,7 @@ START_TEST(dev27_intact_split_equals_the_single_file) {
     open_ok(ft_fixture_model("r7"), &a, &config_a);
     open_ok(ft_fixture_model("r7+shards=3"), &b, &config_b);
     ck_assert_uint_eq(a.n_parameters, b.n_parameters);
+    ck_assert_uint_eq(a.fingerprint, b.fingerprint);
     ck_assert(tensor_equals(a.embed, b.embed) && tensor_equals(a.norm, b.norm) &&
               tensor_equals(a.head, b.head));
     for (int i = 0; i < 2; i++)
@@ -557,6 +578,7 @@ static Suite *make_suite(void) {
     tcase_add_test(tcase, open_mixed_or_unknown_dtype_is_refused);
     tcase_add_test(tcase, open_keeps_formats_that_differ_where_they_may);
     tcase_add_test(tcase, open_bench_pair_binds);
+    tcase_add_test(tcase, open_other_numbers_of_the_same_shapes_have_another_fingerprint);
     tcase_add_test(tcase, dev27_intact_split_equals_the_single_file);
     tcase_add_test(tcase, dev27_missing_shard_is_named);
     tcase_add_test(tcase, dev27_missing_tensor_is_named);

@@ -309,7 +309,7 @@ START_TEST(decode_describe_from_protoc_reads_every_field) {
         "tokenizer_fingerprint: '0123456789abcdef0123456789abcde\\000' max_model_len: 3 "
         "kv_block_tokens: 4 kv_blocks_total: 5 dtype: 'bf16' backend: 'cpu' device_uuid: 'u' "
         "num_parameters: 6 weight_bytes: 7 max_step_tokens: 8 max_step_sequences: 9 "
-        "max_step_rows: 10 max_draft_len: 11 version: 'v'";
+        "max_step_rows: 10 max_draft_len: 11 version: 'v' weights_fingerprint: 12";
     struct ft_wire_describe m;
     protoc("encode", "foretoken.worker.v1.DescribeResponse", ft_str_c(text), &wire);
     ck_assert_int_eq(ft_wire_decode_describe(ft_buf_str(&wire), arena, &m, &err), FT_OK);
@@ -324,7 +324,7 @@ START_TEST(decode_describe_from_protoc_reads_every_field) {
     ck_assert(m.epoch == 1 && m.vocab_size == 2 && m.max_model_len == 3 && m.kv_block_tokens == 4);
     ck_assert(m.kv_blocks_total == 5 && m.n_parameters == 6 && m.weight_bytes == 7);
     ck_assert(m.max_step_tokens == 8 && m.max_step_sequences == 9 && m.max_step_rows == 10);
-    ck_assert(m.max_draft_len == 11);
+    ck_assert(m.max_draft_len == 11 && m.weights_fingerprint == 12);
 }
 END_TEST
 

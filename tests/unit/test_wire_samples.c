@@ -56,6 +56,7 @@ static struct ft_wire_describe any_describe(struct sample_rng *rng, struct ft_ar
     m.max_step_rows = any_u32(rng);
     m.max_draft_len = any_u32(rng);
     m.version = any_str(rng, arena);
+    m.weights_fingerprint = any_u64(rng);
     return m;
 }
 
@@ -64,7 +65,7 @@ static void show_describe(struct ft_buf *text, const struct ft_wire_describe *in
     STR(tokenizer_fingerprint), NUM(max_model_len), NUM(kv_block_tokens), NUM(kv_blocks_total);
     STR(dtype), STR(backend), STR(device_uuid), NUM(n_parameters), NUM(weight_bytes);
     NUM(max_step_tokens), NUM(max_step_sequences), NUM(max_step_rows), NUM(max_draft_len);
-    STR(version);
+    STR(version), NUM(weights_fingerprint);
 }
 
 static struct ft_wire_attach any_attach(struct sample_rng *rng, struct ft_arena *arena) {
