@@ -81,13 +81,16 @@ struct ft_device_kind {
     void (*unpin)(struct ft_device *device, void *host);
     /* Around operations that follow from key and device memory alone, with no copy or sync among
      * them. true: the device has started all of them by itself, from what it noted the last time;
-     * the caller leaves them out, and end as well. */
+     * the caller leaves them out, and end as well.
+     * end is false when the operations were noted to be started at once and could not be: none of
+     * them was done, and the caller calls them again, with neither begin nor end. An operation that
+     * failed is no such case: sync reports it. */
     bool (*begin)(struct ft_device *device, const struct ft_device_key *key);
-    void (*end)(struct ft_device *device);
+    bool (*end)(struct ft_device *device);
     /* As begin, for later: what follows up to end is noted and not done, so that begin will start
      * it. Operations of its kind have been done before. false: it is noted already, or cannot be
-     * now; the caller leaves operations and end out. What went wrong, sync says; the device goes on
-     * as if note had not been called. */
+     * now; the caller leaves operations and end out. What went wrong, sync says, and end is true;
+     * the device goes on as if note had not been called. */
     bool (*note)(struct ft_device *device, const struct ft_device_key *key);
     /* Which one of all machines' devices it is; "" for the host's processors. */
     void (*uuid)(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]);

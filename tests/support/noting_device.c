@@ -138,21 +138,27 @@ static const struct ft_ops noting_ops = {noting_gather, noting_angles, noting_rm
 
 /* ---- CUDA's graphs */
 
+static bool fails(enum noting_stage stage) {
+    return noting.n_captures == noting.fail_at && noting.fail_in == stage;
+}
+
 cudaError_t cudaGetLastError(void) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
     (void)stream;
     (void)mode;
-    g_capture = calloc(1, sizeof *g_capture);
     noting.n_captures++;
+    if (fails(NOTING_BEGIN))
+        return cudaErrorInvalidValue;
+    g_capture = calloc(1, sizeof *g_capture);
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     (void)stream;
     *out = g_capture;
     g_capture = NULL;
-    if (noting.n_captures != noting.fail_at)
+    if (!fails(NOTING_END))
         return cudaSuccess;
     cudaGraphDestroy(*out);
     *out = NULL;
@@ -161,6 +167,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                  unsigned long long flags) {
     (void)flags;
+    if (fails(NOTING_INSTANTIATE))
+        return cudaErrorInvalidValue;
     *out = calloc(1, sizeof **out);
     (*out)->graph.n = graph->n;
     (*out)->graph.items = malloc(graph->n * sizeof *graph->items);
@@ -176,6 +184,8 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t program, cudaStream_t stream) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t program, cudaStream_t stream) {
     (void)stream;
+    if (fails(NOTING_LAUNCH))
+        return cudaErrorInvalidValue;
     for (size_t i = 0; i < program->graph.n; i++)
         carry_out(&program->graph.items[i]);
     noting.n_replayed += (int)program->graph.n;
@@ -259,16 +269,18 @@ static void dawdle(void) {
 
 /* As those of "cuda". */
 static bool noting_begin(struct ft_device *device, const struct ft_device_key *key) {
-    int error = 0;
     dawdle();
-    bool is_found = ft_programs_begin(of(device)->programs, NULL, key, &error);
+    bool is_found = ft_programs_begin(of(device)->programs, NULL, key);
     noting.n_begun++;
     noting.n_found += is_found;
-    fail(device, error);
     return is_found;
 }
-static void noting_end(struct ft_device *device) {
-    fail(device, ft_programs_end(of(device)->programs, NULL, of(device)->failed == cudaSuccess));
+static bool noting_end(struct ft_device *device) {
+    int error = 0;
+    bool is_sound = of(device)->failed == cudaSuccess;
+    bool is_done = ft_programs_end(of(device)->programs, NULL, is_sound, &error);
+    fail(device, error);
+    return is_done;
 }
 static bool noting_note(struct ft_device *device, const struct ft_device_key *key) {
     int error = 0;

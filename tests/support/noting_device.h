@@ -10,6 +10,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Where noting fails. */
+enum noting_stage { NOTING_END, NOTING_BEGIN, NOTING_INSTANTIATE, NOTING_LAUNCH, NOTING_STAGES };
+
 struct noting {
     int n_begun;    /* steps that asked for a program */
     int n_found;    /* of which there was one */
@@ -19,7 +22,8 @@ struct noting {
     int n_done;     /* operations by themselves */
     int n_replayed; /* operations of programs */
     /* To be set. */
-    int fail_at;     /* noting fails the so-manieth time; 0: never */
+    int fail_at; /* noting fails the so-manieth time; 0: never */
+    enum noting_stage fail_in;
     bool breaks;     /* operations fail */
     int64_t slow_ns; /* to note, or to begin a step, takes so long */
 };

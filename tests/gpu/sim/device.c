@@ -143,8 +143,9 @@ static bool sim_gave_up(struct ft_device *device) {
     (void)device;
     return false;
 }
-static void sim_end(struct ft_device *device) {
+static bool sim_end(struct ft_device *device) {
     (void)device;
+    return true;
 }
 static void sim_uuid(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]) {
     (void)device;
