@@ -144,6 +144,12 @@ START_TEST(parse_old_and_new_key_names_agree) {
     ck_assert_float_eq(linear.rope_factor, 4.0f);
     ck_assert_float_eq(linear.rope_theta, 10000.0f);
     ck_assert_int_eq(parse_ok("{\"rope_scaling\": null}", NULL).rope_kind, FT_ROPE_DEFAULT);
+    ck_assert_int_eq(parse_ok("{\"rope_parameters\": {\"rope_type\": \"linear\", \"type\": "
+                              "\"linear\", \"rope_theta\": 10000, \"factor\": 2, "
+                              "\"partial_rotary_factor\": 1.0, \"beta_fast\": null}}",
+                              NULL)
+                         .rope_kind,
+                     FT_ROPE_LINEAR);
     ck_assert_int_eq(parse_ok("{\"rope_scaling\": {\"rope_type\": \"default\"}}", NULL).rope_kind,
                      FT_ROPE_DEFAULT);
 }
@@ -303,6 +309,20 @@ START_TEST(dev33_bad_rope_is_refused) {
         {"{\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 512}}",
          {"original_max_position_embeddings", "512", "256"}},
+        {"{\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}",
+         {"rope_parameters.partial_rotary_factor", "0.5", "1"}},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"partial_rotary_factor\": "
+         "\"1\"}}",
+         {"rope_scaling.partial_rotary_factor", "\"1\"", "number"}},
+        {"{\"rope_scaling\": {\"type\": \"default\", \"factor\": 4}}",
+         {"rope_scaling.factor", "is 4", "not supported with rope type \"default\""}},
+        {"{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 4, "
+         "\"attention_factor\": 1.5}}",
+         {"rope_parameters.attention_factor", "1.5", "not supported with rope type \"linear\""}},
+        {"{\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+         "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64, "
+         "\"mrope_section\": [1, 2]}}",
+         {"rope_scaling.mrope_section", "a list of 2", "not supported with rope type \"llama3\""}},
         {"{\"rope_scaling\": [1]}", {"rope_scaling", "list", "object"}},
         {"{\"rope_theta\": 0}", {"rope_theta", "0", "1"}},
         {"{\"rope_theta\": 1e300}", {"rope_theta", "e300", "1e+12"}},
