@@ -15,6 +15,16 @@
 
 enum { VOCAB = 264, LEN = 1100, SEQS = 8, LINES = 16, LINE = 512 };
 
+/* ---- what is freed: every free of this program comes here */
+
+void __real_free(void *memory);
+void __wrap_free(void *memory);
+void __wrap_free(void *memory) {
+    if (noting_has_pinned(memory))
+        ck_abort_msg("pinned memory is freed");
+    __real_free(memory);
+}
+
 /* ---- what is logged */
 
 static char g_lines[LINES][LINE];
@@ -416,6 +426,29 @@ START_TEST(step_whose_program_cannot_be_made_is_served) {
 }
 END_TEST
 
+/* Whatever there is no memory for: what was pinned is let go before it is freed. */
+START_TEST(worker_that_cannot_be_opened_leaves_nothing_pinned) {
+    for (int draft = 0; draft < 2; draft++) {
+        set_up(&g_warm, draft ? &dw_draft_role : &tw_verify_role, "noting", 0);
+        noting.n_allocs = noting.alloc_fails_at = 0;
+        open_worker(&g_warm);
+        ck_assert_int_eq(noting.n_pinned > 0, draft);
+        stop(&g_warm);
+        ck_assert_int_eq(noting.n_pinned, 0);
+        int n = noting.n_allocs;
+        ck_assert_int_gt(n, 2);
+        for (int i = 1; i <= n; i++) {
+            struct ft_err err = {0};
+            noting.n_allocs = 0;
+            noting.alloc_fails_at = i;
+            ck_assert_int_eq(ft_worker_open(&g_warm.worker, &g_warm.role, &g_warm.params, &err),
+                             FT_E_PROC_MEMORY);
+            ck_assert_int_eq(noting.n_pinned, 0);
+        }
+    }
+}
+END_TEST
+
 START_TEST(nothing_is_done_or_said_where_nothing_is_noted_or_wanted) {
     static const struct {
         const char *device;
@@ -467,6 +500,7 @@ int main(void) {
     tcase_add_test(tcase, budget_ends_a_warm_up_and_the_rest_comes_when_it_comes);
     tcase_add_test(tcase, failure_to_capture_is_a_warning_and_the_worker_serves);
     tcase_add_loop_test(tcase, step_whose_program_cannot_be_made_is_served, 0, NOTING_STAGES);
+    tcase_add_test(tcase, worker_that_cannot_be_opened_leaves_nothing_pinned);
     tcase_add_test(tcase, nothing_is_done_or_said_where_nothing_is_noted_or_wanted);
     tcase_add_test(tcase, small_pools_are_kept_within);
     suite_add_tcase(suite, tcase);
