@@ -7,6 +7,7 @@
 
 #define MODULE "draft"
 #define ROW_FLOATS 16 /* what a row stride must be a multiple of */
+#define PAGE_BYTES ((size_t)4096)
 
 struct role_state {
     struct ft_transform *transform;
@@ -26,6 +27,7 @@ static void close_role(struct ft_worker *worker) {
     for (int32_t i = 0; i < state->n_counts; i++)
         ft_counts_destroy(&state->counts[i]);
     dw_ahead_destroy(&state->ahead);
+    ft_model_unpin(worker->model); /* before logits go */
     free(state->counts);
     free(state->drafting);
     free(state->tokens);
@@ -39,7 +41,9 @@ static bool fill_state(struct role_state *state, const struct ft_worker *worker)
     size_t n_seqs = (size_t)worker->params->max_num_seqs;
     state->row_stride = (worker->vocab_size + (int64_t)ROW_FLOATS - 1) / ROW_FLOATS * ROW_FLOATS;
     state->transform = ft_transform_create(worker->vocab_size);
-    state->logits = aligned_alloc(64, n_seqs * (size_t)state->row_stride * sizeof(float));
+    size_t bytes = n_seqs * (size_t)state->row_stride * sizeof(float);
+    bytes = (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES; /* to be pinned */
+    state->logits = aligned_alloc(PAGE_BYTES, bytes);
     state->tokens = calloc((size_t)worker->len_max, sizeof *state->tokens);
     state->drafting = calloc(n_seqs, sizeof *state->drafting);
     state->counts = calloc(n_seqs, sizeof(struct ft_counts *));
@@ -49,7 +53,7 @@ static bool fill_state(struct role_state *state, const struct ft_worker *worker)
     for (; state->n_counts < (int32_t)n_seqs; state->n_counts++)
         if ((state->counts[state->n_counts] = ft_counts_create()) == NULL)
             return false;
-    ft_model_pin(worker->model, state->logits, n_seqs * (size_t)state->row_stride * sizeof(float));
+    ft_model_pin(worker->model, state->logits, bytes);
     return true;
 }
 

@@ -69,25 +69,32 @@ struct ft_device_kind {
                           const void **out, struct ft_err *err);
     /* Undo alloc; NULL is allowed. */
     void (*give_back)(struct ft_device *device, void *memory, size_t bytes);
-    /* Copy host memory into device memory, in order with the operations; the host memory may be
-     * written again when copy returns. */
+    /* Copy host memory into device memory, in order with the operations. Host memory that is not
+     * pinned may be written again, or given back, when copy returns: it has been taken over by
+     * then. What is pinned is read when the device comes to it: it stays as it is until sync, or
+     * until something is seen that operations behind the copy have written. */
     void (*copy)(struct ft_device *device, void *to, const void *host, size_t bytes);
     /* Copy device memory into host memory, in order with the operations; it is there after sync.
      */
     void (*fetch)(struct ft_device *device, void *host, const void *from, size_t bytes);
-    /* Let operations write into host memory, and fetch be quick there, until unpin. false: the
-     * device cannot; results for that memory are fetched. */
+    /* Let operations write into host memory, and fetch be quick there, until unpin, which waits for
+     * all operations so far and comes before the memory is freed. Whole pages, or copies out of
+     * what shares a page with it may be taken for copies of pinned memory. false: the device
+     * cannot; results for that memory are fetched. */
     bool (*pin)(struct ft_device *device, void *host, size_t bytes);
     void (*unpin)(struct ft_device *device, void *host);
     /* Around operations that follow from key and device memory alone, with no copy or sync among
      * them. true: the device has started all of them by itself, from what it noted the last time;
-     * the caller leaves them out, and end as well. */
+     * the caller leaves them out, and end as well.
+     * end is false when the operations were noted to be started at once and could not be: none of
+     * them was done, and the caller calls them again, with neither begin nor end. An operation that
+     * failed is no such case: sync reports it. */
     bool (*begin)(struct ft_device *device, const struct ft_device_key *key);
-    void (*end)(struct ft_device *device);
+    bool (*end)(struct ft_device *device);
     /* As begin, for later: what follows up to end is noted and not done, so that begin will start
      * it. Operations of its kind have been done before. false: it is noted already, or cannot be
-     * now; the caller leaves operations and end out. What went wrong, sync says; the device goes on
-     * as if note had not been called. */
+     * now; the caller leaves operations and end out. What went wrong, sync says, and end is true;
+     * the device goes on as if note had not been called. */
     bool (*note)(struct ft_device *device, const struct ft_device_key *key);
     /* Which one of all machines' devices it is; "" for the host's processors. */
     void (*uuid)(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]);

@@ -56,9 +56,11 @@ struct ft_arch_names {
 extern const struct ft_arch_names ft_arch_names_llama;
 
 struct ft_arch {
-    const char *name;         /* in config.json's architectures */
-    const char *model_type;   /* in config.json */
-    int32_t default_head_dim; /* where config.json is silent; 0: hidden_size / heads */
+    const char *name;       /* in config.json's architectures */
+    const char *model_type; /* in config.json */
+    /* Where config.json is silent, as the configuration class of transformers has it. */
+    int32_t default_head_dim;   /* 0: hidden_size / heads */
+    int32_t default_n_kv_heads; /* 0: as many as heads, which null says everywhere */
     const struct ft_arch_names *names;
     /* Biases, norms and windows. The general keys, n_layers and max_position_embeddings among
      * them, are in config already. fail FT_E_PROC_MODEL */

@@ -16,6 +16,7 @@ static enum ft_code read_mistral(const struct ft_config_reader *reader,
 const struct ft_arch ft_arch_mistral = {
     .name = "MistralForCausalLM",
     .model_type = "mistral",
+    .default_n_kv_heads = 8,
     .names = &ft_arch_names_llama,
     .read = read_mistral,
 };

@@ -14,6 +14,7 @@ static enum ft_code read_qwen2(const struct ft_config_reader *reader,
 const struct ft_arch ft_arch_qwen2 = {
     .name = "Qwen2ForCausalLM",
     .model_type = "qwen2",
+    .default_n_kv_heads = 32,
     .names = &ft_arch_names_llama,
     .read = read_qwen2,
 };

@@ -19,6 +19,7 @@ const struct ft_arch ft_arch_qwen3 = {
     .name = "Qwen3ForCausalLM",
     .model_type = "qwen3",
     .default_head_dim = 128,
+    .default_n_kv_heads = 32,
     .names = &ft_arch_names_llama,
     .read = read_qwen3,
 };

@@ -5,6 +5,10 @@
 /* What transformers assumes where a Qwen config does not say. */
 #define QWEN_MAX_WINDOW_LAYERS 28
 
+/* MistralConfig of transformers (models/mistral/configuration_mistral.py) where the key is absent;
+ * null is no window there. */
+#define MISTRAL_WINDOW 4096
+
 /* First sliding layer of layer_types, n_layers when there is none. */
 static enum ft_code read_layer_types(const struct ft_config_reader *reader, int32_t n_layers,
                                      int32_t *out, struct ft_err *err) {
@@ -65,7 +69,7 @@ enum ft_code ft_arch_window_refuse(const struct ft_config_reader *reader,
 
 enum ft_code ft_arch_window_read(const struct ft_config_reader *reader,
                                  struct ft_model_config *config, struct ft_err *err) {
-    int32_t window = 0;
+    int32_t window = ft_config_read_names(reader, "sliding_window") ? 0 : MISTRAL_WINDOW;
     if (ft_config_read_has(reader, "sliding_window")) {
         enum ft_code code =
             ft_config_read_i32(reader, "sliding_window", 1, INT32_MAX, &window, err);

@@ -18,7 +18,7 @@ extern "C" {
 /* No windows: sliding_window must be absent or switched off. */
 enum ft_code ft_arch_window_refuse(const struct ft_config_reader *reader,
                                    struct ft_model_config *config, struct ft_err *err);
-/* A number in sliding_window applies to all layers, null or absence to none. */
+/* A number in sliding_window applies to all layers, null to none; absent, it is 4096. */
 enum ft_code ft_arch_window_read(const struct ft_config_reader *reader,
                                  struct ft_model_config *config, struct ft_err *err);
 /* use_sliding_window switches; layer_types, or else max_window_layers, says from which layer. */

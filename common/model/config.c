@@ -98,7 +98,9 @@ static enum ft_code read_sizes(const struct ft_config_reader *reader, struct ft_
 static enum ft_code read_heads(const struct ft_config_reader *reader, const struct ft_arch *arch,
                                struct ft_model_config *c, struct ft_err *err) {
     enum ft_code code = FT_OK;
-    c->n_kv_heads = c->n_heads;
+    bool is_default =
+        arch->default_n_kv_heads > 0 && !ft_config_read_names(reader, "num_key_value_heads");
+    c->n_kv_heads = is_default ? arch->default_n_kv_heads : c->n_heads;
     if (ft_config_read_has(reader, "num_key_value_heads"))
         code =
             ft_config_read_i32(reader, "num_key_value_heads", 1, c->n_heads, &c->n_kv_heads, err);

@@ -23,6 +23,10 @@ bool ft_config_read_has(const struct ft_config_reader *reader, const char *key) 
     return value != NULL && !json_is_null(value);
 }
 
+bool ft_config_read_names(const struct ft_config_reader *reader, const char *key) {
+    return json_object_get(reader->object, key) != NULL;
+}
+
 /* value as JSON in out, cut with "..." where it is long. */
 static void show_value(const json_t *value, char out[VALUE_SHOWN_MAX + 4]) {
     if (json_is_object(value) || json_is_array(value)) {

@@ -21,8 +21,12 @@ struct ft_config_reader {
     const json_t *object;
 };
 
-/* A key that is absent and one that is null are the same, as in transformers. */
+/* false: the key is absent or null. Most keys mean the same then; in transformers an absent key has
+ * the default of its configuration class and null is none, so where that default is a number, ask
+ * ft_config_read_names as well. */
 bool ft_config_read_has(const struct ft_config_reader *reader, const char *key);
+/* The key is there, be it null. */
+bool ft_config_read_names(const struct ft_config_reader *reader, const char *key);
 
 /* Each reads a required key. fail FT_E_PROC_MODEL names file, key, value and what is due; out is
  * untouched. */

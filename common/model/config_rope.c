@@ -46,16 +46,21 @@ static enum ft_code read_theta(const struct ft_config_reader *reader,
     return FT_OK;
 }
 
+/* By kind: the keys beside those that every kind has. */
+static const struct {
+    const char *name;
+    const char *keys[4];
+} k_kinds[] = {
+    [FT_ROPE_DEFAULT] = {"default", {NULL}},
+    [FT_ROPE_LINEAR] = {"linear", {"factor"}},
+    [FT_ROPE_LLAMA3] = {"llama3",
+                        {"factor", "low_freq_factor", "high_freq_factor",
+                         "original_max_position_embeddings"}},
+};
+#define N_KINDS (sizeof k_kinds / sizeof k_kinds[0])
+
 static enum ft_code read_kind(const struct ft_config_reader *scaling, enum ft_rope_kind *out,
                               struct ft_err *err) {
-    static const struct {
-        const char *name;
-        enum ft_rope_kind kind;
-    } rows[] = {
-        {"default", FT_ROPE_DEFAULT},
-        {"linear", FT_ROPE_LINEAR},
-        {"llama3", FT_ROPE_LLAMA3},
-    };
     const char *key = ft_config_read_has(scaling, "rope_type") ? "rope_type" : "type";
     const char *name = NULL;
     enum ft_code code = ft_config_read_str(scaling, key, &name, err);
@@ -64,12 +69,41 @@ static enum ft_code read_kind(const struct ft_config_reader *scaling, enum ft_ro
     const char *other = json_string_value(json_object_get(scaling->object, "type"));
     if (other != NULL && strcmp(other, name) != 0)
         return ft_config_read_refuse(scaling, "type", err, "but rope_type is \"%.32s\"", name);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].name, name) == 0) {
-            *out = rows[i].kind;
+    for (size_t i = 0; i < N_KINDS; i++)
+        if (strcmp(k_kinds[i].name, name) == 0) {
+            *out = (enum ft_rope_kind)i;
             return FT_OK;
         }
     return ft_config_read_refuse(scaling, key, err, "supported are default, linear and llama3");
+}
+
+static bool knows(enum ft_rope_kind kind, const char *key) {
+    static const char *const of_all[] = {"rope_type", "type", "rope_theta",
+                                         "partial_rotary_factor"};
+    for (size_t i = 0; i < sizeof of_all / sizeof of_all[0]; i++)
+        if (strcmp(of_all[i], key) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof k_kinds[kind].keys / sizeof k_kinds[kind].keys[0]; i++)
+        if (k_kinds[kind].keys[i] != NULL && strcmp(k_kinds[kind].keys[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* Whatever stands here changes the angles: a key that this kind does not have is refused, and so is
+ * a part of a head, as beside the object. */
+static enum ft_code check_keys(const struct ft_config_reader *scaling, enum ft_rope_kind kind,
+                               struct ft_err *err) {
+    json_t *object = (json_t *)(uintptr_t)scaling->object, *value = NULL;
+    const char *key = NULL;
+    float factor = 1.0f;
+    json_object_foreach(object, key, value) {
+        if (!json_is_null(value) && !knows(kind, key))
+            return ft_config_read_refuse(scaling, key, err, "not supported with rope type \"%s\"",
+                                         k_kinds[kind].name);
+    }
+    if (!ft_config_read_has(scaling, "partial_rotary_factor"))
+        return FT_OK;
+    return ft_config_read_f32(scaling, "partial_rotary_factor", 1, 1, &factor, err);
 }
 
 static enum ft_code read_llama3(const struct ft_config_reader *scaling,
@@ -104,6 +138,8 @@ enum ft_code ft_config_rope_read(const struct ft_config_reader *reader,
     config->rope_factor = 1.0f;
     if (scaling.object != NULL)
         code = read_kind(&scaling, &config->rope_kind, err);
+    if (code == FT_OK && scaling.object != NULL)
+        code = check_keys(&scaling, config->rope_kind, err);
     if (code != FT_OK || config->rope_kind == FT_ROPE_DEFAULT)
         return code;
     code = ft_config_read_f32(&scaling, "factor", 1, FACTOR_MAX, &config->rope_factor, err);

@@ -1,7 +1,7 @@
 /* config_rope: rotary embedding: its keys in config.json and the frequencies that follow.
  * Owns:    nothing.
  * Runs in: workers, coordinator; at start.
- * Never:   approximates a rope type that it does not know. */
+ * Never:   approximates a rope type, or skips a key of one, that it does not know. */
 #ifndef FT_MODEL_CONFIG_ROPE_H
 #define FT_MODEL_CONFIG_ROPE_H
 

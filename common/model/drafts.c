@@ -244,7 +244,8 @@ static enum ft_code run_once(struct ft_drafts *drafts, const struct ft_batch_seq
     struct ft_device_key key = key_of(step, len_max);
     if (!kind->begin(device, &key)) {
         run_program(drafts, step, len_max);
-        kind->end(device);
+        if (!kind->end(device))
+            run_program(drafts, step, len_max);
     }
     kind->fetch(device, drafts->h.results, drafts->d.results,
                 (size_t)step->n_rows * sizeof *step->results);

@@ -266,7 +266,8 @@ static void run_whole(struct ft_plan *plan, struct tile *tile, float *rows, int6
     if (kind->begin(plan->device, &key))
         return;
     run_tile(plan, tile, rows, row_stride);
-    kind->end(plan->device);
+    if (!kind->end(plan->device))
+        run_tile(plan, tile, rows, row_stride);
 }
 
 static bool is_direct(const struct ft_plan *plan, const struct tile *tile, const float *rows,

@@ -307,6 +307,43 @@ START_TEST(linear_of_many_rows_stays_the_same) {
 }
 END_TEST
 
+/* Rows wider than a block has room for, more of them than scratch may have room for: right, and a
+ * row alone has the bits that it has in company. */
+START_TEST(linear_of_rows_that_no_block_holds_matches_reference) {
+    static const struct linear_case cases[] = {
+        {.elem = FT_ELEM_F32, .n_rows = 3, .n_in = 47104, .n_out = 3, .norm = true},
+        {.elem = FT_ELEM_F16, .n_rows = 3, .n_in = 47080, .n_out = 5, .bias = true},
+        {.elem = FT_ELEM_F16, .n_rows = 2, .n_in = 47104, .n_out = 5, .end = FT_LINEAR_SWIGLU},
+        {.elem = FT_ELEM_BF16, .n_rows = 9, .n_in = 47080, .n_out = 3, .end = FT_LINEAR_ADD},
+        {.elem = FT_ELEM_BF16, .n_rows = 2, .n_in = 47104, .n_out = 3, .end = FT_LINEAR_ADD},
+        {.elem = FT_ELEM_F32, .n_rows = 3, .n_in = 47072, .n_out = 3, .norm = true},
+        {.elem = FT_ELEM_BF16,
+         .n_rows = ROWS_MAX,
+         .n_in = 47104,
+         .n_out = 3,
+         .norm = true,
+         .end = FT_LINEAR_ADD},
+    };
+    struct twin twin;
+    twin_open(&twin);
+    uint64_t random = 7;
+    struct scene s;
+    make_scene(&s, &cases[_i], &random);
+    run_scene(&twin, &s, 0, s.c.n_rows);
+    for (int32_t p = 0; p < (s.c.end == FT_LINEAR_SWIGLU ? 1 : s.n_parts); p++)
+        for (int32_t row = 0; row < s.c.n_rows; row++)
+            check_row(&s, p, row);
+    float *together = malloc(out_bytes(&s, 0));
+    memcpy(together, s.out[0], out_bytes(&s, 0));
+    run_scene(&twin, &s, 0, 1);
+    run_scene(&twin, &s, s.c.n_rows - 1, 1);
+    ck_assert_mem_eq(together, s.out[0], out_bytes(&s, 0));
+    free(together);
+    free_scene(&s);
+    twin_close(&twin);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("linear");
     TCase *tcase = tcase_create("gpu");
@@ -314,10 +351,12 @@ int main(void) {
     tcase_add_loop_test(tcase, dev50_linear_row_does_not_depend_on_company, 0, N_SHAPES);
     tcase_add_loop_test(tcase, linear_of_a_poisoned_row_leaves_its_neighbours_alone, 0, 3);
     tcase_add_loop_test(tcase, linear_of_many_rows_stays_the_same, 0, 12);
+    tcase_add_loop_test(tcase, linear_of_rows_that_no_block_holds_matches_reference, 6, 7);
     suite_add_tcase(suite, tcase);
     TCase *small = tcase_create("small"); /* for tools that slow the GPU down a thousandfold */
     tcase_add_test(small, linear_of_each_kind_matches_reference);
     tcase_add_loop_test(small, linear_of_many_rows_has_the_bits_of_each_alone, 0, 4);
+    tcase_add_loop_test(small, linear_of_rows_that_no_block_holds_matches_reference, 0, 6);
     suite_add_tcase(suite, small);
     return twin_main(suite);
 }

@@ -138,21 +138,27 @@ static const struct ft_ops noting_ops = {noting_gather, noting_angles, noting_rm
 
 /* ---- CUDA's graphs */
 
+static bool fails(enum noting_stage stage) {
+    return noting.n_captures == noting.fail_at && noting.fail_in == stage;
+}
+
 cudaError_t cudaGetLastError(void) {
     return cudaSuccess;
 }
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode) {
     (void)stream;
     (void)mode;
-    g_capture = calloc(1, sizeof *g_capture);
     noting.n_captures++;
+    if (fails(NOTING_BEGIN))
+        return cudaErrorInvalidValue;
+    g_capture = calloc(1, sizeof *g_capture);
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
     (void)stream;
     *out = g_capture;
     g_capture = NULL;
-    if (noting.n_captures != noting.fail_at)
+    if (!fails(NOTING_END))
         return cudaSuccess;
     cudaGraphDestroy(*out);
     *out = NULL;
@@ -161,6 +167,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out) {
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph,
                                  unsigned long long flags) {
     (void)flags;
+    if (fails(NOTING_INSTANTIATE))
+        return cudaErrorInvalidValue;
     *out = calloc(1, sizeof **out);
     (*out)->graph.n = graph->n;
     (*out)->graph.items = malloc(graph->n * sizeof *graph->items);
@@ -176,6 +184,8 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t program, cudaStream_t stream) {
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t program, cudaStream_t stream) {
     (void)stream;
+    if (fails(NOTING_LAUNCH))
+        return cudaErrorInvalidValue;
     for (size_t i = 0; i < program->graph.n; i++)
         carry_out(&program->graph.items[i]);
     noting.n_replayed += (int)program->graph.n;
@@ -191,6 +201,43 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t program) {
     free(program);
     noting.n_graphs--;
     return cudaSuccess;
+}
+
+/* ---- pinned memory, and copies of it that nobody has waited for */
+
+enum { PINNED_MAX = 16, COPIES_MAX = 64 };
+static struct {
+    const char *at; /* NULL: free */
+    size_t bytes;
+} g_pinned[PINNED_MAX];
+static struct {
+    const char *from;
+    size_t bytes;
+    uint64_t hash;
+} g_copies[COPIES_MAX];
+static int g_n_copies;
+
+static uint64_t hash_of(const char *from, size_t bytes) {
+    uint64_t hash = 0xCBF29CE484222325u;
+    for (size_t i = 0; i < bytes; i++)
+        hash = (hash ^ (unsigned char)from[i]) * 0x100000001B3u;
+    return hash;
+}
+
+bool noting_has_pinned(const void *at) {
+    for (int i = 0; i < PINNED_MAX; i++)
+        if (g_pinned[i].at != NULL && (const char *)at >= g_pinned[i].at &&
+            (const char *)at < g_pinned[i].at + g_pinned[i].bytes)
+            return true;
+    return false;
+}
+
+/* A device reads it as late as now. */
+static void wait_for_copies(struct ft_device *device) {
+    for (int i = 0; i < g_n_copies; i++)
+        if (hash_of(g_copies[i].from, g_copies[i].bytes) != g_copies[i].hash)
+            fail(device, cudaErrorInvalidValue);
+    g_n_copies = 0;
 }
 
 /* ---- the device */
@@ -224,6 +271,8 @@ static void noting_describe(const struct ft_device *device, char text[FT_DEVICE_
 
 static enum ft_code noting_alloc(struct ft_device *device, size_t bytes, void **out,
                                  struct ft_err *err) {
+    if (++noting.n_allocs == noting.alloc_fails_at)
+        return ft_err_set(err, FT_E_PROC_MEMORY, "noting", "%zu bytes: it was told to", bytes);
     return ft_cpu_device.alloc(of(device)->cpu, bytes, out, err);
 }
 static enum ft_code noting_place(struct ft_device *device, const void *host, size_t bytes,
@@ -236,20 +285,36 @@ static void noting_give_back(struct ft_device *device, void *memory, size_t byte
 static void noting_copy(struct ft_device *device, void *to, const void *host, size_t bytes) {
     (void)device;
     memcpy(to, host, bytes);
+    if (!noting_has_pinned(host))
+        return;
+    FT_ASSERT(g_n_copies < COPIES_MAX);
+    g_copies[g_n_copies].from = host;
+    g_copies[g_n_copies].bytes = bytes;
+    g_copies[g_n_copies++].hash = hash_of(host, bytes);
 }
 static void noting_fetch(struct ft_device *device, void *host, const void *from, size_t bytes) {
     (void)device;
     memcpy(host, from, bytes);
 }
 static bool noting_pin(struct ft_device *device, void *host, size_t bytes) {
+    int i = 0;
     (void)device;
-    (void)host;
-    (void)bytes;
+    while (i < PINNED_MAX && g_pinned[i].at != NULL)
+        i++;
+    FT_ASSERT(i < PINNED_MAX);
+    g_pinned[i].at = host;
+    g_pinned[i].bytes = bytes;
+    noting.n_pinned++;
     return true;
 }
 static void noting_unpin(struct ft_device *device, void *host) {
-    (void)device;
-    (void)host;
+    int i = 0;
+    while (i < PINNED_MAX && g_pinned[i].at != host)
+        i++;
+    FT_ASSERT(i < PINNED_MAX);
+    wait_for_copies(device);
+    g_pinned[i].at = NULL;
+    noting.n_pinned--;
 }
 
 static void dawdle(void) {
@@ -259,16 +324,18 @@ static void dawdle(void) {
 
 /* As those of "cuda". */
 static bool noting_begin(struct ft_device *device, const struct ft_device_key *key) {
-    int error = 0;
     dawdle();
-    bool is_found = ft_programs_begin(of(device)->programs, NULL, key, &error);
+    bool is_found = ft_programs_begin(of(device)->programs, NULL, key);
     noting.n_begun++;
     noting.n_found += is_found;
-    fail(device, error);
     return is_found;
 }
-static void noting_end(struct ft_device *device) {
-    fail(device, ft_programs_end(of(device)->programs, NULL, of(device)->failed == cudaSuccess));
+static bool noting_end(struct ft_device *device) {
+    int error = 0;
+    bool is_sound = of(device)->failed == cudaSuccess;
+    bool is_done = ft_programs_end(of(device)->programs, NULL, is_sound, &error);
+    fail(device, error);
+    return is_done;
 }
 static bool noting_note(struct ft_device *device, const struct ft_device_key *key) {
     int error = 0;
@@ -300,6 +367,7 @@ static void noting_close_shared(struct ft_device *device, void *memory) {
     (void)memory;
 }
 static enum ft_code noting_sync(struct ft_device *device, struct ft_err *err) {
+    wait_for_copies(device);
     cudaError_t failed = of(device)->failed;
     of(device)->failed = cudaSuccess;
     return failed == cudaSuccess ? FT_OK

@@ -144,6 +144,12 @@ START_TEST(parse_old_and_new_key_names_agree) {
     ck_assert_float_eq(linear.rope_factor, 4.0f);
     ck_assert_float_eq(linear.rope_theta, 10000.0f);
     ck_assert_int_eq(parse_ok("{\"rope_scaling\": null}", NULL).rope_kind, FT_ROPE_DEFAULT);
+    ck_assert_int_eq(parse_ok("{\"rope_parameters\": {\"rope_type\": \"linear\", \"type\": "
+                              "\"linear\", \"rope_theta\": 10000, \"factor\": 2, "
+                              "\"partial_rotary_factor\": 1.0, \"beta_fast\": null}}",
+                              NULL)
+                         .rope_kind,
+                     FT_ROPE_LINEAR);
     ck_assert_int_eq(parse_ok("{\"rope_scaling\": {\"rope_type\": \"default\"}}", NULL).rope_kind,
                      FT_ROPE_DEFAULT);
 }
@@ -157,6 +163,21 @@ START_TEST(dev38_head_dim_is_explicit_or_derived) {
     ck_assert_int_eq(parse_ok("{\"num_key_value_heads\": \"<absent>\"}", NULL).n_kv_heads, 4);
     ck_assert_int_eq(parse_ok("{\"num_key_value_heads\": null}", NULL).n_kv_heads, 4);
     ck_assert_int_eq(parse_ok("{\"num_key_value_heads\": 1}", NULL).n_kv_heads, 1);
+    /* Absent is not null where the architecture has a number of its own. */
+    static const char *const archs[][2] = {
+        {"Mistral", "mistral"}, {"Qwen2", "qwen2"}, {"Qwen3", "qwen3"}};
+    for (size_t i = 0; i < 3; i++) {
+        char patch[256];
+        static const char format[] = "{\"architectures\": [\"%sForCausalLM\"], \"model_type\": "
+                                     "\"%s\", \"hidden_size\": 2048, "
+                                     "\"num_attention_heads\": %d, \"num_key_value_heads\": %s}";
+        snprintf(patch, sizeof patch, format, archs[i][0], archs[i][1], 64, "\"<absent>\"");
+        ck_assert_int_eq(parse_ok(patch, NULL).n_kv_heads, i == 0 ? 8 : 32);
+        snprintf(patch, sizeof patch, format, archs[i][0], archs[i][1], 64, "null");
+        ck_assert_int_eq(parse_ok(patch, NULL).n_kv_heads, 64);
+        snprintf(patch, sizeof patch, format, archs[i][0], archs[i][1], 4, "\"<absent>\"");
+        parse_refused(patch, (const char *const[]){"num_key_value_heads", "missing", "4"}, 3);
+    }
     /* Qwen3's own default, which is not hidden / heads. */
     ck_assert_int_eq(
         parse_ok("{\"architectures\": [\"Qwen3ForCausalLM\"], \"model_type\": \"qwen3\"}", NULL)
@@ -303,6 +324,20 @@ START_TEST(dev33_bad_rope_is_refused) {
         {"{\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
          "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 512}}",
          {"original_max_position_embeddings", "512", "256"}},
+        {"{\"rope_parameters\": {\"rope_type\": \"default\", \"partial_rotary_factor\": 0.5}}",
+         {"rope_parameters.partial_rotary_factor", "0.5", "1"}},
+        {"{\"rope_scaling\": {\"type\": \"linear\", \"factor\": 4, \"partial_rotary_factor\": "
+         "\"1\"}}",
+         {"rope_scaling.partial_rotary_factor", "\"1\"", "number"}},
+        {"{\"rope_scaling\": {\"type\": \"default\", \"factor\": 4}}",
+         {"rope_scaling.factor", "is 4", "not supported with rope type \"default\""}},
+        {"{\"rope_parameters\": {\"rope_type\": \"linear\", \"factor\": 4, "
+         "\"attention_factor\": 1.5}}",
+         {"rope_parameters.attention_factor", "1.5", "not supported with rope type \"linear\""}},
+        {"{\"rope_scaling\": {\"type\": \"llama3\", \"factor\": 8, \"low_freq_factor\": 1, "
+         "\"high_freq_factor\": 4, \"original_max_position_embeddings\": 64, "
+         "\"mrope_section\": [1, 2]}}",
+         {"rope_scaling.mrope_section", "a list of 2", "not supported with rope type \"llama3\""}},
         {"{\"rope_scaling\": [1]}", {"rope_scaling", "list", "object"}},
         {"{\"rope_theta\": 0}", {"rope_theta", "0", "1"}},
         {"{\"rope_theta\": 1e300}", {"rope_theta", "e300", "1e+12"}},
@@ -388,7 +423,7 @@ START_TEST(parse_windows_are_honoured) {
     } rows[] = {
         {"{" MISTRAL ", \"sliding_window\": 128}", 128, 0},
         {"{" MISTRAL ", \"sliding_window\": null}", 0, 0},
-        {"{" MISTRAL "}", 0, 0},
+        {"{" MISTRAL "}", 4096, 0},
         {"{" MISTRAL ", \"sliding_window\": 8, \"layer_types\": [" SLIDING ", " SLIDING ", " SLIDING
          "]}",
          8, 0},
@@ -427,6 +462,8 @@ START_TEST(parse_windows_that_cannot_be_honoured_are_refused) {
         {"{" MISTRAL ", \"sliding_window\": 0}", {"sliding_window", "is 0", "1"}},
         {"{" MISTRAL ", \"sliding_window\": 128.5}", {"sliding_window", "128.5", "integer"}},
         {"{" MISTRAL ", \"attention_bias\": true}", {"attention_bias", "true", "does not have"}},
+        {"{" MISTRAL ", \"layer_types\": [" FULL ", " FULL ", " FULL "]}",
+         {"layer_types", "sliding layer is 3", "says 0"}},
         {"{" MISTRAL ", \"sliding_window\": 8, \"layer_types\": [" FULL ", " FULL ", " FULL "]}",
          {"layer_types", "sliding layer is 3", "says 0"}},
         {"{" QWEN2 ", \"mlp_bias\": true}", {"mlp_bias", "true", "does not have"}},

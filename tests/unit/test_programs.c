@@ -43,7 +43,10 @@ static bool step(int64_t number) {
     bool is_found = g_device->kind->begin(g_device, &key);
     if (!is_found) {
         gather();
-        g_device->kind->end(g_device);
+        if (!g_device->kind->end(g_device)) {
+            ck_assert_msg(g_out == 0.0f, "end did it");
+            gather();
+        }
     }
     ck_assert_int_eq(g_device->kind->sync(g_device, &err), FT_OK);
     ck_assert_msg(g_out == 3.0f, "the step was not done");
@@ -55,7 +58,7 @@ static bool note(int64_t number) {
     if (!g_device->kind->note(g_device, &key))
         return false;
     gather();
-    g_device->kind->end(g_device);
+    ck_assert(g_device->kind->end(g_device));
     return true;
 }
 
@@ -137,6 +140,71 @@ START_TEST(program_that_lacks_an_operation_is_not_kept) {
 }
 END_TEST
 
+/* Whatever of it fails: the step is done all the same, and the key is left alone. */
+START_TEST(step_that_cannot_be_noted_is_done_by_operations_and_its_key_left_alone) {
+    open_device();
+    noting.fail_at = 1;
+    noting.fail_in = (enum noting_stage)_i;
+    for (int i = 0; i < 5; i++)
+        ck_assert(!step(1));
+    ck_assert_int_eq(noting.n_captures, 1);
+    ck_assert_int_eq(noting.n_done, 5);
+    ck_assert_int_eq(noting.n_graphs, 0);
+    ck_assert(!step(2) && !step(2) && step(2));
+    ck_assert(note(1)); /* asked for again, it is kept again */
+    ck_assert(step(1));
+    for (int64_t i = 0; i < MAX; i++)
+        ck_assert(note(3 + i)); /* it goes, and comes back as any other */
+    ck_assert(!step(1) && !step(1) && step(1));
+    close_device();
+}
+END_TEST
+
+START_TEST(keys_that_failed_are_remembered_up_to_as_many_as_there_are_programs) {
+    open_device();
+    for (int64_t i = 0; i <= MAX; i++) {
+        ck_assert(!step(i));
+        noting.fail_at = noting.n_captures + 1;
+        ck_assert(!step(i));
+    }
+    ck_assert_int_eq(noting.n_captures, MAX + 1);
+    for (int64_t i = 1; i <= MAX; i++)
+        ck_assert(!step(i) && !step(i));
+    ck_assert_int_eq(noting.n_captures, MAX + 1);
+    ck_assert(!step(0) && !step(0) && step(0));
+    close_device();
+}
+END_TEST
+
+START_TEST(program_that_cannot_be_started_is_done_by_operations_and_not_kept) {
+    open_device();
+    ck_assert(note(1) && step(1));
+    noting.fail_at = noting.n_captures;
+    noting.fail_in = NOTING_LAUNCH;
+    for (int i = 0; i < 4; i++)
+        ck_assert(!step(1));
+    ck_assert_int_eq(noting.n_captures, 1);
+    ck_assert_int_eq(noting.n_graphs, 0);
+    close_device();
+}
+END_TEST
+
+START_TEST(operation_that_fails_while_its_step_is_noted_is_reported) {
+    struct ft_device_key key = key_of(1);
+    struct ft_err err = {0};
+    open_device();
+    ck_assert(!step(1));
+    ck_assert(!g_device->kind->begin(g_device, &key));
+    noting.breaks = true;
+    gather();
+    noting.breaks = false;
+    ck_assert(g_device->kind->end(g_device));
+    ck_assert_int_eq(g_device->kind->sync(g_device, &err), FT_E_PROC_INTERNAL);
+    ck_assert_int_eq(noting.n_graphs, 0);
+    close_device();
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("programs");
     TCase *tcase = tcase_create("table");
@@ -146,6 +214,12 @@ int main(void) {
     tcase_add_test(tcase, program_used_longest_ago_goes_first);
     tcase_add_test(tcase, noting_that_fails_is_said_once_and_leaves_the_key_to_its_second_time);
     tcase_add_test(tcase, program_that_lacks_an_operation_is_not_kept);
+    tcase_add_loop_test(tcase,
+                        step_that_cannot_be_noted_is_done_by_operations_and_its_key_left_alone, 0,
+                        NOTING_STAGES);
+    tcase_add_test(tcase, keys_that_failed_are_remembered_up_to_as_many_as_there_are_programs);
+    tcase_add_test(tcase, program_that_cannot_be_started_is_done_by_operations_and_not_kept);
+    tcase_add_test(tcase, operation_that_fails_while_its_step_is_noted_is_reported);
     suite_add_tcase(suite, tcase);
     return suite_run(suite);
 }

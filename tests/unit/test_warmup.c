@@ -15,6 +15,16 @@
 
 enum { VOCAB = 264, LEN = 1100, SEQS = 8, LINES = 16, LINE = 512 };
 
+/* ---- what is freed: every free of this program comes here */
+
+void __real_free(void *memory);
+void __wrap_free(void *memory);
+void __wrap_free(void *memory) {
+    if (noting_has_pinned(memory))
+        ck_abort_msg("pinned memory is freed");
+    __real_free(memory);
+}
+
 /* ---- what is logged */
 
 static char g_lines[LINES][LINE];
@@ -374,6 +384,71 @@ START_TEST(failure_to_capture_is_a_warning_and_the_worker_serves) {
 }
 END_TEST
 
+/* A program that cannot be made in service costs its step nothing but time. */
+START_TEST(step_whose_program_cannot_be_made_is_served) {
+    struct ask target_ask = {1, 4, 3, 0, 3, 0, 0}, draft_ask = {1, 4, 1, 0, 0, 3, 0};
+    start(&g_warm, &tw_verify_role, "noting", 0);
+    start(&g_plain, &tw_verify_role, "cpu", 0);
+    prefill(&g_warm, 30);
+    prefill(&g_plain, 30);
+    noting.fail_at = noting.n_captures + 1; /* of one of two generations */
+    noting.fail_in = (enum noting_stage)_i;
+    struct noting before = noting;
+    for (int i = 0; i < 8; i++) {
+        target_ask.first_seq = i / 2 % 2 == 0 ? 1 : 5; /* what was computed before is no answer */
+        step(&g_warm, &target_ask);
+        same_rows(step(&g_plain, &target_ask), 4, 3);
+    }
+    ck_assert_int_eq(noting.n_captures - before.n_captures, 2);
+    ck_assert_int_eq(noting.n_found - before.n_found, 2); /* of the other */
+    stop(&g_plain);
+    stop(&g_warm);
+
+    start(&g_warm, &dw_draft_role, "noting", 0);
+    start(&g_plain, &dw_draft_role, "cpu", 0);
+    prefill(&g_warm, 30);
+    prefill(&g_plain, 30);
+    for (int i = 0; i < 6; i++) {
+        int32_t want[4][3];
+        draft_ask.first_seq = i % 2 == 0 ? 1 : 5;
+        if (i == 1) /* the forward pass is a program, and its drafts another, which fails */
+            noting.fail_at = noting.n_captures + 2;
+        const struct ft_wire_seq_result *r = step(&g_plain, &draft_ask);
+        for (int32_t s = 0; s < 4; s++)
+            memcpy(want[s], r[s].draft_ids, sizeof want[s]);
+        r = step(&g_warm, &draft_ask);
+        for (int32_t s = 0; s < 4; s++)
+            ck_assert_int_eq(memcmp(want[s], r[s].draft_ids, sizeof want[s]), 0);
+    }
+    ck_assert_int_eq(noting.n_captures, noting.fail_at);
+    stop(&g_plain);
+    stop(&g_warm);
+}
+END_TEST
+
+/* Whatever there is no memory for: what was pinned is let go before it is freed. */
+START_TEST(worker_that_cannot_be_opened_leaves_nothing_pinned) {
+    for (int draft = 0; draft < 2; draft++) {
+        set_up(&g_warm, draft ? &dw_draft_role : &tw_verify_role, "noting", 0);
+        noting.n_allocs = noting.alloc_fails_at = 0;
+        open_worker(&g_warm);
+        ck_assert_int_eq(noting.n_pinned > 0, draft);
+        stop(&g_warm);
+        ck_assert_int_eq(noting.n_pinned, 0);
+        int n = noting.n_allocs;
+        ck_assert_int_gt(n, 2);
+        for (int i = 1; i <= n; i++) {
+            struct ft_err err = {0};
+            noting.n_allocs = 0;
+            noting.alloc_fails_at = i;
+            ck_assert_int_eq(ft_worker_open(&g_warm.worker, &g_warm.role, &g_warm.params, &err),
+                             FT_E_PROC_MEMORY);
+            ck_assert_int_eq(noting.n_pinned, 0);
+        }
+    }
+}
+END_TEST
+
 START_TEST(nothing_is_done_or_said_where_nothing_is_noted_or_wanted) {
     static const struct {
         const char *device;
@@ -424,6 +499,8 @@ int main(void) {
     tcase_add_test(tcase, warm_up_leaves_the_pool_the_cache_and_the_counts_alone);
     tcase_add_test(tcase, budget_ends_a_warm_up_and_the_rest_comes_when_it_comes);
     tcase_add_test(tcase, failure_to_capture_is_a_warning_and_the_worker_serves);
+    tcase_add_loop_test(tcase, step_whose_program_cannot_be_made_is_served, 0, NOTING_STAGES);
+    tcase_add_test(tcase, worker_that_cannot_be_opened_leaves_nothing_pinned);
     tcase_add_test(tcase, nothing_is_done_or_said_where_nothing_is_noted_or_wanted);
     tcase_add_test(tcase, small_pools_are_kept_within);
     suite_add_tcase(suite, tcase);

@@ -324,8 +324,9 @@ static bool cpu_gave_up(struct ft_device *device) {
     return false;
 }
 
-static void cpu_end(struct ft_device *device) {
+static bool cpu_end(struct ft_device *device) {
     (void)device;
+    return true;
 }
 
 static void cpu_uuid(const struct ft_device *device, char text[FT_DEVICE_UUID_MAX]) {

@@ -87,9 +87,9 @@ static bool cuda_step(struct ft_device *device, const struct ft_op_step *op) {
     return is_done;
 }
 
-static const struct ft_ops cuda_ops = {cuda_gather, cuda_angles,    cuda_rmsnorm,
-                                       cuda_linear, cuda_rope,      cuda_attention,
-                                       cuda_read,   cuda_choose,    cuda_step};
+static const struct ft_ops cuda_ops = {cuda_gather, cuda_angles, cuda_rmsnorm,
+                                       cuda_linear, cuda_rope,   cuda_attention,
+                                       cuda_read,   cuda_choose, cuda_step};
 
 /* ---- open and close */
 
@@ -341,19 +341,18 @@ static void cuda_unpin(struct ft_device *device, void *host) {
 }
 
 static bool cuda_begin(struct ft_device *device, const struct ft_device_key *key) {
-    int error = 0;
     if (ft_steps_are_off(of(device)->steps)) /* programs may hold what must not be done now */
         return false;
-    bool is_started =
-        ft_programs_begin(of(device)->programs, of(device)->target.stream, key, &error);
-    note(device, (cudaError_t)error);
-    return is_started;
+    return ft_programs_begin(of(device)->programs, of(device)->target.stream, key);
 }
 
-static void cuda_end(struct ft_device *device) {
+static bool cuda_end(struct ft_device *device) {
+    int error = 0;
     bool is_sound = of(device)->failed == cudaSuccess;
-    note(device,
-         (cudaError_t)ft_programs_end(of(device)->programs, of(device)->target.stream, is_sound));
+    bool is_done =
+        ft_programs_end(of(device)->programs, of(device)->target.stream, is_sound, &error);
+    note(device, (cudaError_t)error);
+    return is_done;
 }
 
 static bool cuda_note(struct ft_device *device, const struct ft_device_key *key) {

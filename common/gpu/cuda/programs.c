@@ -19,6 +19,8 @@ struct ft_cuda_programs {
     struct program programs[FT_CUDA_PROGRAMS_MAX];
     struct ft_device_key seen[SEEN_MAX]; /* a ring */
     uint64_t n_seen;
+    uint64_t failed[FT_CUDA_PROGRAMS_MAX]; /* a ring: hashes of keys that became no program */
+    uint64_t n_failed;
     enum { IDLE, NOTING, NOTING_FOR_LATER } state;
     struct ft_device_key noting; /* what is being noted */
     uint64_t clock;
@@ -60,6 +62,26 @@ static struct program *find(struct ft_cuda_programs *programs, const struct ft_d
     return NULL;
 }
 
+/* A key that became no program is left alone: what a program needs, GPU memory above all, is not
+ * there, and each attempt costs more than the operations do. */
+static void remember_failed(struct ft_cuda_programs *programs, const struct ft_device_key *key) {
+    programs->failed[programs->n_failed++ % FT_CUDA_PROGRAMS_MAX] = hash_of(key);
+}
+
+static uint64_t *find_failed(struct ft_cuda_programs *programs, const struct ft_device_key *key) {
+    uint64_t hash = hash_of(key);
+    for (uint64_t i = 0; i < programs->n_failed && i < FT_CUDA_PROGRAMS_MAX; i++)
+        if (programs->failed[i] == hash)
+            return &programs->failed[i];
+    return NULL;
+}
+
+static void forget(struct ft_cuda_programs *programs, struct program *program) {
+    cudaGraphExecDestroy(program->graph); /* one that runs is destroyed when it has run */
+    programs->hashes[program - programs->programs] = 0;
+    *program = (struct program){0};
+}
+
 /* In a free place, or in that of the one that was used longest ago. */
 static void keep(struct ft_cuda_programs *programs, cudaGraphExec_t graph) {
     struct program *oldest = &programs->programs[0];
@@ -67,9 +89,12 @@ static void keep(struct ft_cuda_programs *programs, cudaGraphExec_t graph) {
         if (programs->programs[i].used < oldest->used)
             oldest = &programs->programs[i];
     if (oldest->graph != NULL)
-        cudaGraphExecDestroy(oldest->graph); /* one that runs is destroyed when it has run */
+        forget(programs, oldest);
     *oldest = (struct program){programs->noting, graph, ++programs->clock};
     programs->hashes[oldest - programs->programs] = hash_of(&programs->noting);
+    uint64_t *failed = find_failed(programs, &programs->noting);
+    if (failed != NULL)
+        *failed = 0; /* no hash */
 }
 
 /* Whether the key came before; it is forgotten then. */
@@ -82,29 +107,41 @@ static bool take_seen(struct ft_cuda_programs *programs, const struct ft_device_
     return false;
 }
 
-static bool start_noting(struct ft_cuda_programs *programs, struct CUstream_st *stream,
-                         const struct ft_device_key *key, bool for_later, int *error) {
-    *error = (int)cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
-    if (*error != (int)cudaSuccess)
-        return false;
+static cudaError_t start_noting(struct ft_cuda_programs *programs, struct CUstream_st *stream,
+                                const struct ft_device_key *key, bool for_later) {
+    cudaError_t error = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (error != cudaSuccess) {
+        (void)cudaGetLastError(); /* nothing else is harmed */
+        return error;
+    }
     programs->noting = *key;
     programs->state = for_later ? NOTING_FOR_LATER : NOTING;
-    return true;
+    return cudaSuccess;
+}
+
+/* Whether it runs; one that cannot be started is not kept. */
+static bool start(struct ft_cuda_programs *programs, struct CUstream_st *stream,
+                  struct program *program) {
+    program->used = ++programs->clock;
+    if (cudaGraphLaunch(program->graph, stream) == cudaSuccess)
+        return true;
+    (void)cudaGetLastError();
+    remember_failed(programs, &program->key);
+    forget(programs, program);
+    return false;
 }
 
 bool ft_programs_begin(struct ft_cuda_programs *programs, struct CUstream_st *stream,
-                       const struct ft_device_key *key, int *error) {
+                       const struct ft_device_key *key) {
     struct program *p = find(programs, key);
-    *error = cudaSuccess;
-    if (p != NULL) {
-        p->used = ++programs->clock;
-        *error = (int)cudaGraphLaunch(p->graph, stream);
-        return true;
-    }
-    if (take_seen(programs, key))
-        start_noting(programs, stream, key, false, error);
-    else
+    if (p != NULL)
+        return start(programs, stream, p);
+    if (find_failed(programs, key) != NULL)
+        return false;
+    if (!take_seen(programs, key))
         programs->seen[programs->n_seen++ % SEEN_MAX] = *key;
+    else if (start_noting(programs, stream, key, false) != cudaSuccess)
+        remember_failed(programs, key);
     return false;
 }
 
@@ -114,15 +151,18 @@ bool ft_programs_note(struct ft_cuda_programs *programs, struct CUstream_st *str
     if (find(programs, key) != NULL)
         return false;
     take_seen(programs, key);
-    return start_noting(programs, stream, key, true, error);
+    *error = (int)start_noting(programs, stream, key, true);
+    return *error == cudaSuccess;
 }
 
-int ft_programs_end(struct ft_cuda_programs *programs, struct CUstream_st *stream, bool is_sound) {
+bool ft_programs_end(struct ft_cuda_programs *programs, struct CUstream_st *stream, bool is_sound,
+                     int *out) {
     bool for_later = programs->state == NOTING_FOR_LATER;
     cudaGraph_t graph = NULL;
     cudaGraphExec_t program = NULL;
+    *out = cudaSuccess;
     if (programs->state == IDLE)
-        return cudaSuccess;
+        return true;
     programs->state = IDLE;
     cudaError_t error = cudaStreamEndCapture(stream, &graph);
     if (error == cudaSuccess && is_sound)
@@ -132,10 +172,15 @@ int ft_programs_end(struct ft_cuda_programs *programs, struct CUstream_st *strea
     if (error == cudaSuccess && program != NULL)
         error = for_later ? cudaGraphUpload(program, stream) : cudaGraphLaunch(program, stream);
     if (error != cudaSuccess)
-        (void)cudaGetLastError(); /* it is reported, and harms nothing that comes later */
+        (void)cudaGetLastError(); /* it harms nothing that comes later */
     if (error == cudaSuccess && program != NULL)
         keep(programs, program);
     else if (program != NULL)
         cudaGraphExecDestroy(program);
-    return (int)error;
+    if (for_later || error == cudaSuccess || !is_sound) {
+        *out = (int)error;
+        return true;
+    }
+    remember_failed(programs, &programs->noting);
+    return false;
 }

@@ -29,7 +29,7 @@ struct ft_cuda_steps {
     struct prepared model; /* a device has one */
     uint32_t *hp_gave_up;  /* host memory that the GPU writes to */
     bool is_wanted;
-    bool is_off;           /* a step was given up, and what it was part of is being done again */
+    bool is_off; /* a step was given up, and what it was part of is being done again */
 };
 
 struct ft_cuda_steps *ft_steps_create(bool is_wanted) {
@@ -91,9 +91,9 @@ static cudaError_t make_maps(struct ft_whole_map *maps, const struct ft_op_step 
         const struct ft_op_layer *layer = &op->layers[i];
         const struct ft_matrix *matrices[FT_WHOLE_MATRICES] = {
             &layer->q, &layer->k, &layer->v, &layer->o, &layer->gate, &layer->up, &layer->down};
-        const int32_t n_in[FT_WHOLE_MATRICES] = {
-            op->hidden, op->hidden, op->hidden, layer->q.n_out, op->hidden, op->hidden,
-            layer->gate.n_out};
+        const int32_t n_in[FT_WHOLE_MATRICES] = {op->hidden,       op->hidden, op->hidden,
+                                                 layer->q.n_out,   op->hidden, op->hidden,
+                                                 layer->gate.n_out};
         for (int k = 0; k < FT_WHOLE_MATRICES && error == cudaSuccess; k++)
             error = k_map_make(maps++, matrices[k]->weight, matrices[k]->n_out, n_in[k]);
     }
@@ -118,8 +118,10 @@ static void describe_layers(struct ft_whole_layer *layers, const struct ft_op_st
     }
 }
 
-/* Tables of a model, made here and taken over to the GPU. */
-static cudaError_t send_tables(struct prepared *p, const struct ft_op_step *op) {
+/* Tables of a model, made here and taken over to the GPU, in order with the steps that read them:
+ * the stream waits for no other. */
+static cudaError_t send_tables(struct prepared *p, const struct k_target *on,
+                               const struct ft_op_step *op) {
     size_t n_maps = (size_t)op->n_layers * FT_WHOLE_MATRICES + 1;
     struct ft_whole_map *maps = calloc(n_maps, sizeof *maps);
     struct ft_whole_layer *layers = calloc((size_t)op->n_layers, sizeof *layers);
@@ -128,19 +130,22 @@ static cudaError_t send_tables(struct prepared *p, const struct ft_op_step *op) 
         error = make_maps(maps, op);
     if (error == cudaSuccess) {
         describe_layers(layers, op);
-        error = cudaMemset(p->state, 0, sizeof *p->state);
+        error = cudaMemsetAsync(p->state, 0, sizeof *p->state, on->stream);
     }
     if (error == cudaSuccess)
-        error = cudaMemcpy(p->maps, maps, n_maps * sizeof *maps, cudaMemcpyHostToDevice);
+        error = cudaMemcpyAsync(p->maps, maps, n_maps * sizeof *maps, cudaMemcpyHostToDevice,
+                                on->stream);
     if (error == cudaSuccess)
-        error = cudaMemcpy(p->layers, layers, (size_t)op->n_layers * sizeof *layers,
-                           cudaMemcpyHostToDevice);
+        error = cudaMemcpyAsync(p->layers, layers, (size_t)op->n_layers * sizeof *layers,
+                                cudaMemcpyHostToDevice, on->stream);
+    cudaError_t waited = cudaStreamSynchronize(on->stream); /* what travels is read until then */
     free(maps);
     free(layers);
-    return error;
+    return error == cudaSuccess ? waited : error;
 }
 
-static cudaError_t prepare(struct ft_cuda_steps *steps, const struct ft_op_step *op) {
+static cudaError_t prepare(struct ft_cuda_steps *steps, const struct k_target *on,
+                           const struct ft_op_step *op) {
     struct prepared *p = &steps->model;
     cudaError_t error = k_whole_setup();
     if (error == cudaSuccess)
@@ -153,11 +158,12 @@ static cudaError_t prepare(struct ft_cuda_steps *steps, const struct ft_op_step 
     if (error != cudaSuccess)
         return error;
     lay_out(p, p->memory, op);
-    return send_tables(p, op);
+    return send_tables(p, on, op);
 }
 
 /* The model's tables; NULL when its steps cannot be done as one. */
-static const struct prepared *find(struct ft_cuda_steps *steps, const struct ft_op_step *op) {
+static const struct prepared *find(struct ft_cuda_steps *steps, const struct k_target *on,
+                                   const struct ft_op_step *op) {
     struct prepared *p = &steps->model;
     if (p->of == NULL) {
         p->of = op->layers;
@@ -166,7 +172,7 @@ static const struct prepared *find(struct ft_cuda_steps *steps, const struct ft_
             p->is_refused = p->is_refused || !is_fit_layer(&op->layers[i]);
             p->has_biases = p->has_biases || has_bias(&op->layers[i]);
         }
-        if (!p->is_refused && prepare(steps, op) != cudaSuccess) {
+        if (!p->is_refused && prepare(steps, on, op) != cudaSuccess) {
             (void)cudaGetLastError(); /* nothing else is harmed: steps are done by operations */
             p->is_refused = true;
         }
@@ -179,7 +185,7 @@ bool ft_steps_run(struct ft_cuda_steps *steps, const struct k_target *on,
     *error = cudaSuccess;
     if (!steps->is_wanted || steps->is_off || op->n_rows > ROWS_MAX)
         return false;
-    const struct prepared *p = find(steps, op);
+    const struct prepared *p = find(steps, on, op);
     if (p == NULL)
         return false;
     const struct ft_op_layer *layer = &op->layers[0];

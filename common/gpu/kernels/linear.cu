@@ -397,12 +397,34 @@ static cudaError_t launch_format(const struct k_target *on, struct linear_args *
     return is_pair ? launch<ELEM, 2, 1>(on, args) : launch<ELEM, 1, 1>(on, args);
 }
 
-/* Rows up to which this is the faster way where there is another; and no more than a block holds.
- */
+/* Rows up to which this is the faster way where there is another; and no more than a block holds,
+ * which may be none. */
 #define FEW_ROWS 6
 static int32_t few_rows(const struct ft_op_linear *op) {
     int64_t row_bytes = ((int64_t)k_ceil_div(op->n_in, CHUNK) * CHUNK + X_PAD) * sizeof(float);
     return (int32_t)(SHARED_MAX / row_bytes < FEW_ROWS ? SHARED_MAX / row_bytes : FEW_ROWS);
+}
+
+/* Rows that no block holds. Which way they go follows from their width and the card's scratch, so
+ * that a row has the same bits however many there are: many at a time, as many as scratch has room
+ * for, or else the general way. */
+static cudaError_t launch_wide(const struct k_target *on, struct linear_args *args) {
+    struct ft_op_linear some = args->op;
+    some.n_rows = MANY_ROWS;
+    if (!k_linear_many_does(on, &some))
+        return launch_any(on, args);
+    for (int32_t left = args->op.n_rows; left > 0; left -= some.n_rows) {
+        some.n_rows = left;
+        if (!k_linear_many_does(on, &some))
+            some.n_rows = MANY_ROWS;
+        cudaError_t error = k_linear_many(on, &some);
+        if (error != cudaSuccess)
+            return error;
+        some.x += (int64_t)some.n_rows * some.n_in;
+        for (int32_t p = 0; p < some.n_parts; p++)
+            some.parts[p].out += some.n_rows * some.parts[p].out_stride;
+    }
+    return cudaSuccess;
 }
 
 extern "C" cudaError_t k_linear(const struct k_target *on, const struct ft_op_linear *op) {
@@ -418,6 +440,8 @@ extern "C" cudaError_t k_linear(const struct k_target *on, const struct ft_op_li
         args.first_tile[p] = INT32_MAX;
     if (!is_aligned)
         return launch_any(on, &args);
+    if (few_rows(op) == 0)
+        return launch_wide(on, &args);
     if (op->n_rows > few_rows(op) && k_linear_many_does(on, op))
         return k_linear_many(on, op);
     if (op->parts[0].elem == FT_ELEM_F32)

@@ -107,7 +107,9 @@ static __device__ __forceinline__ float4 weigh_four(const float *x, const float 
                        __fmul_rn(v.w, w.w));
 }
 
-/* Many rows at a time, in linear_many.cu. false: not of this shape. */
+/* Many rows at a time, in linear_many.cu. false: not of this shape, or more than scratch has room
+ * for. */
+#define MANY_ROWS 64 /* that share a place in scratch */
 bool k_linear_many_does(const struct k_target *on, const struct ft_op_linear *op);
 cudaError_t k_linear_many(const struct k_target *on, const struct ft_op_linear *op);
 cudaError_t k_linear_many_setup(struct k_target *on); /* sets n_clusters */

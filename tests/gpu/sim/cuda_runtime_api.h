@@ -11,7 +11,12 @@
 extern "C" {
 #endif
 
-typedef enum { cudaSuccess, cudaErrorInvalidValue, cudaErrorLaunchTimeout } cudaError_t;
+typedef enum {
+    cudaSuccess,
+    cudaErrorInvalidValue,
+    cudaErrorLaunchTimeout,
+    cudaErrorMemoryAllocation
+} cudaError_t;
 typedef struct CUstream_st *cudaStream_t;
 enum cudaMemcpyKind { cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost };
 
@@ -22,6 +27,14 @@ cudaError_t cudaFree(void *memory);
 cudaError_t cudaMemset(void *memory, int byte, size_t bytes);
 cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind);
 cudaError_t cudaDeviceSynchronize(void);
+/* Streams are what a test that has some makes of them (tests/unit/test_steps.c). */
+enum { cudaHostAllocMapped = 2 };
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaMemsetAsync(void *memory, int byte, size_t bytes, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                            cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 const char *cudaGetErrorString(cudaError_t error);
 
 /* Graphs are what a test that has some makes of them (tests/support/noting_device.c). */
