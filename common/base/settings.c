@@ -247,7 +247,7 @@ done:
 
 enum ft_code ft_settings_blame(const struct ft_settings *settings, struct ft_err *err) {
     char key[NAME_BYTES], prefix[NAME_BYTES];
-    size_t len = strcspn(err->text, " ");
+    size_t len = strcspn(err->text, " :");
     if (len >= sizeof key)
         return err->code;
     memcpy(key, err->text, len);
