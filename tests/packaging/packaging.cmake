@@ -4,6 +4,7 @@ include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
 add_test(NAME config_check COMMAND ${packaging}/config_check.sh ${PROJECT_BINARY_DIR}/bin)
 ft_grpc_test_env(config_check)
 add_test(NAME install_tree COMMAND ${packaging}/install.sh ${PROJECT_BINARY_DIR} ${CMAKE_COMMAND})
+add_test(NAME script_help COMMAND ${packaging}/script_help.sh)
 add_test(NAME man_lint COMMAND ${packaging}/man_lint.sh ${PROJECT_BINARY_DIR}/man)
 set_tests_properties(config_check PROPERTIES TIMEOUT 120)
 set_tests_properties(install_tree man_lint PROPERTIES TIMEOUT 120 SKIP_RETURN_CODE 77
