@@ -150,7 +150,8 @@ static void on_message(void *user, struct ft_str bytes) {
 
 /* True when it is asked again later. A call that has said something has tokens behind it. */
 static bool retry(struct job *job, const struct ft_rpc_status *status) {
-    bool transient = status->code == GRPC_UNAVAILABLE || status->code == GRPC_RESOURCE_EXHAUSTED;
+    bool transient = status->code == GRPC_UNAVAILABLE ||
+                     (status->code == GRPC_RESOURCE_EXHAUSTED && !ctl_exit_too_large(status));
     if (!transient || job->n_tries >= TRIES_MAX || job->answer.request_id.len > 0)
         return false;
     int64_t wait_ns = (int64_t)RETRY_NS << job->n_tries++;

@@ -1,6 +1,7 @@
 #include "foretokenctl/exit.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "foretokenctl/print.h"
 
@@ -30,6 +31,8 @@ int ctl_exit_from_err(const struct ft_err *err) {
     return ctl_exit_because((enum ctl_exit)ft_code_exit_status(err->code), err->text);
 }
 
+enum { GRPC_RESOURCE_EXHAUSTED = 8 };
+
 /* By grpc_status_code. */
 static const enum ctl_exit exits[] = {
     CTL_EXIT_OK,          /* OK */
@@ -51,13 +54,21 @@ static const enum ctl_exit exits[] = {
     CTL_EXIT_DENIED,      /* UNAUTHENTICATED */
 };
 
+/* gRPC's own words for a message past its limit: the service never sees the call, so there is no
+ * retry-after-ms, and waiting does not help. */
+bool ctl_exit_too_large(const struct ft_rpc_status *status) {
+    return status->code == GRPC_RESOURCE_EXHAUSTED &&
+           strstr(status->text, "message larger than max") != NULL;
+}
+
 int ctl_exit_from_status(const struct ft_rpc_status *status) {
     char text[sizeof status->text + 32];
     bool known = status->code >= 0 && (size_t)status->code < sizeof exits / sizeof exits[0];
     if (status->code == 0)
         return CTL_EXIT_OK;
     snprintf(text, sizeof text, "%s: %s", ft_rpc_status_name(status->code), status->text);
-    return ctl_exit_because(known ? exits[status->code] : CTL_EXIT_INTERNAL, text);
+    enum ctl_exit status_of = known ? exits[status->code] : CTL_EXIT_INTERNAL;
+    return ctl_exit_because(ctl_exit_too_large(status) ? CTL_EXIT_USAGE : status_of, text);
 }
 
 int ctl_exit_with_output(const struct ft_buf *out) {

@@ -37,6 +37,8 @@ int ctl_exit_because(enum ctl_exit status, const char *text);
 /* The same of an error of ours, and of a status of the service, 0 when that is OK. */
 int ctl_exit_from_err(const struct ft_err *err);
 int ctl_exit_from_status(const struct ft_rpc_status *status);
+/* A request that is larger than the service takes, which it would be again. */
+bool ctl_exit_too_large(const struct ft_rpc_status *status);
 /* Write out to standard output; the exit status that its arrival makes. */
 int ctl_exit_with_output(const struct ft_buf *out);
 

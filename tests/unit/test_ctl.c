@@ -133,7 +133,7 @@ START_TEST(generate_stats_is_one_line_on_standard_error) {
     CHECK_OUT("Hello w\xC3\xB6rld!");
     CHECK_ERR("finish stop, prompt 11 tokens (8 cached), output 3 tokens, first after 0.500 s, "
               "total 2.500 s, 1.0 tokens/s, 5 target steps, accepted 10 of 16 drafted (62.5 %), "
-              "3.50 tokens a round, plain steps 1: draft worker down\n");
+              "3.50 tokens a draft, plain steps 1: draft worker down\n");
 }
 END_TEST
 
@@ -196,6 +196,25 @@ START_TEST(every_status_has_its_exit_status) {
              ft_rpc_status_name(rows[_i][0]));
     ck_assert_str_eq(err_out.ptr, line);
     ck_assert_uint_eq(out.len, 0);
+}
+END_TEST
+
+START_TEST(request_larger_than_the_service_takes_is_no_try_again) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/prompt", service.dir);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 5 << 20; i++) /* past gRPC's 4 MiB */
+        fputc('a', f);
+    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_int_eq(RUN("generate", "--prompt-file", path), 64);
+    CHECK_ERR("larger than max");
+}
+END_TEST
+
+START_TEST(bench_that_could_not_write_its_page_measures_nothing) {
+    ck_assert_int_eq(RUN("bench", "--html", "/nowhere/page.html"), 74);
+    CHECK_ERR("cannot write /nowhere/page.html");
+    ck_assert_int_eq(service.n_generate, 0);
 }
 END_TEST
 
@@ -399,6 +418,8 @@ static TCase *generate_case(void) {
     tcase_add_test(tc, generate_into_a_closed_pipe_stops);
     tcase_add_test(tc, generate_onto_a_full_disk_says_so);
     tcase_add_test(tc, generate_of_a_service_off_its_protocol_says_so);
+    tcase_add_test(tc, request_larger_than_the_service_takes_is_no_try_again);
+    tcase_add_test(tc, bench_that_could_not_write_its_page_measures_nothing);
     tcase_add_test(tc, timeout_ends_the_call);
     return tc;
 }
