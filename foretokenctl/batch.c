@@ -312,7 +312,7 @@ static enum ft_code open_input(struct batch *batch, const char *path, struct ft_
     struct stat st;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0)
-        return ft_err_set_os(err, FT_E_REQ_NOT_FOUND, errno, MODULE, "cannot open %s", path);
+        return ctl_exit_unopened(err, errno, path);
     batch->in = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
     if (batch->in != NULL)
         return FT_OK;

@@ -257,7 +257,7 @@ static int check_all(struct check *check) {
     struct ft_err err = {0};
     struct value endpoint;
     if (access(check->file, R_OK) != 0) {
-        ft_err_set_os(&err, FT_E_REQ_NOT_FOUND, errno, "config", "cannot read %s", check->file);
+        ctl_exit_unopened(&err, errno, check->file);
         return ctl_exit_from_err(&err);
     }
     ft_conf_read_file(&reader, &err);

@@ -1,5 +1,6 @@
 #include "foretokenctl/exit.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -13,7 +14,7 @@ const char ctl_exit_help[] =
     "  66  an input file is not there, or what was asked for is not\n"
     "  69  the service cannot be reached, is unavailable, or does not support what was asked\n"
     "  70  an error inside the service\n"
-    "  71  an error of this machine: memory, a file that cannot be read\n"
+    "  71  an error of this machine: memory, a file that is there and cannot be read\n"
     "  74  the output cannot be written\n"
     "  75  try again: too much load, past the deadline, or cancelled\n"
     "  76  the service answered something else than its protocol says\n"
@@ -32,6 +33,12 @@ int ctl_exit_from_err(const struct ft_err *err) {
 }
 
 enum { GRPC_RESOURCE_EXHAUSTED = 8 };
+
+enum ft_code ctl_exit_unopened(struct ft_err *err, int os_errno, const char *path) {
+    bool is_absent = os_errno == ENOENT || os_errno == ENOTDIR;
+    return ft_err_set_os(err, is_absent ? FT_E_REQ_NOT_FOUND : FT_E_PROC_OS, os_errno, "file",
+                         "cannot open %s", path);
+}
 
 /* By grpc_status_code. */
 static const enum ctl_exit exits[] = {

@@ -79,7 +79,10 @@ static enum ft_code open_client(struct ctl_session *session, const struct ctl_op
                                     .key = either(opts->key, ctl_env_key()),
                                     .authority = either(opts->tls_name, "")};
     bool implied = tls.ca[0] != 0 || tls.cert[0] != 0 || tls.key[0] != 0;
-    if (opts->has_tls ? opts->tls : ctl_env_tls() || implied)
+    bool wanted = opts->tls;
+    if (!opts->has_tls && ctl_env_tls(&wanted, err) != FT_OK)
+        return err->code;
+    if (wanted || (!opts->has_tls && implied))
         client.tls = &tls;
     client.bearer = token->ptr;
     session->tls = client.tls != NULL;

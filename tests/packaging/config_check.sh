@@ -108,7 +108,8 @@ refuses() { # SECTION KEY VALUE SAYS
     expect 78 "[$1] $2 = $3" check "$file"
     says "error: \\[$1\\] .*$4"
 }
-tls="s|^listen = .*c.sock|listen = 127.0.0.1:1\\ntls_cert = $work/cert.pem\\ntls_key = $work/key.pem|"
+tls="s|^listen = .*c.sock|listen = 127.0.0.1:1\\ntls_cert = $work/cert.pem|
+    s|^target_endpoint|tls_key = $work/key.pem\\n&|"
 refuses coordinator token_file "$work/none" "$file:2: token_file: cannot open $work/none"
 echo 'name sha256:0' >"$work/tokens"
 refuses coordinator token_file "$work/tokens" "$work/tokens line 1: "
@@ -134,7 +135,8 @@ refuses coordinator drafter_chain ngram,nothing "$file:2: drafter_chain names 'n
 refuses coordinator drafter_chain chain "drafter_chain names 'chain'"
 refuses coordinator drafter_text "$work" "$file:2: drafter_text: .*$work"
 echo 'some text' >"$work/text"
-write "s|^\\[coordinator\\]|&\\ndrafter = chain\\ndrafter_chain = bigram\\ndrafter_text = $work/text|"
+write "s|^\\[coordinator\\]|&\\ndrafter = chain\\ndrafter_chain = bigram|
+    s|^target_endpoint|drafter_text = $work/text\\n&|"
 expect 0 "a chain that has its text" check "$file"
 for section in target draft; do
     refuses $section device gpu "$file:[0-9]+: device is \"gpu\"; this build has"

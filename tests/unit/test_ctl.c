@@ -246,6 +246,32 @@ START_TEST(endpoint_comes_from_the_environment_too) {
 }
 END_TEST
 
+START_TEST(tls_of_the_environment_is_a_switch_or_refused) {
+    static const char *const off[] = {"FORETOKEN_TLS=0", "FORETOKEN_TLS=false", "FORETOKEN_TLS="};
+    static const char *const bad[] = {"FORETOKEN_TLS=yes", "FORETOKEN_TLS=on", "FORETOKEN_TLS=2"};
+    for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
+        ck_assert_int_eq(run_with((struct run){.setting = off[i]}, ARGS("generate", "hello")), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_int_eq(run_with((struct run){.setting = bad[i]}, ARGS("generate", "hello")), 64);
+        CHECK_ERR("must be 1 or true, or 0 or false");
+    }
+    ck_assert_int_eq(
+        run_with((struct run){.setting = bad[0]}, ARGS("--no-tls", "generate", "hello")),
+        0); /* a flag comes first */
+}
+END_TEST
+
+START_TEST(input_file_that_is_there_and_cannot_be_opened_is_71) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/loop", service.dir);
+    ck_assert_int_eq(symlink(path, path), 0); /* refused to root as well */
+    ck_assert_int_eq(RUN("generate", "--prompt-file", path), 71);
+    ck_assert_int_eq(RUN("batch", path, "/nowhere/out"), 71);
+    ck_assert_int_eq(RUN("config", "check", path), 71);
+    CHECK_ERR("cannot open");
+}
+END_TEST
+
 START_TEST(bad_usage_is_64_and_one_line) {
     static const struct {
         const char *args[6], *text;
@@ -430,6 +456,8 @@ static TCase *usage_case(void) {
     tcase_add_loop_test(tc, every_status_has_its_exit_status, 0, 16);
     tcase_add_test(tc, unreachable_service_is_unavailable);
     tcase_add_test(tc, endpoint_comes_from_the_environment_too);
+    tcase_add_test(tc, tls_of_the_environment_is_a_switch_or_refused);
+    tcase_add_test(tc, input_file_that_is_there_and_cannot_be_opened_is_71);
     tcase_add_loop_test(tc, bad_usage_is_64_and_one_line, 0, 12);
     tcase_add_test(tc, missing_prompt_file_is_66);
     tcase_add_test(tc, tokenize_prints_ids_and_pieces);

@@ -54,7 +54,8 @@ static pid_t spawn(const struct run *run, char **argv, int out_fd, int err_fd) {
     char tsan[512]; /* what a sanitizer needs to know of gRPC reaches the program too */
     const char *options = getenv("TSAN_OPTIONS");
     snprintf(tsan, sizeof tsan, "TSAN_OPTIONS=%s", options != NULL ? options : "");
-    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", tsan, NULL};
+    char *setting = (char *)(uintptr_t)run->setting; /* NULL ends the list */
+    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", tsan, setting, NULL};
     posix_spawn_file_actions_t actions;
     pid_t pid;
     if (run->variable != NULL)

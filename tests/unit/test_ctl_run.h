@@ -21,6 +21,7 @@ extern struct ft_buf out, err_out;
 struct run {
     const char *endpoint; /* NULL: the service's; "": no --endpoint */
     const char *variable; /* FORETOKEN_ENDPOINT */
+    const char *setting;  /* NAME=VALUE of the environment */
     const char *input;    /* of standard input, a path */
     int signo;            /* sent once something was printed */
     int signo_err;        /* the same, on standard error */
