@@ -243,7 +243,7 @@ int main(int argc, char **argv) {
     int rounds = argc > 1 ? atoi(argv[1]) : 100;
     if (argc > 2 || rounds < 1 || rounds > ROUNDS_MAX) {
         fprintf(stderr, "usage: bench_handover [rounds, 1..%d]\n", ROUNDS_MAX);
-        return 2;
+        return 64;
     }
     struct board *board =
         mmap(NULL, sizeof *board, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -77,7 +77,7 @@ static void bench_word(struct ft_tokenizer *tokenizer, const char *name, const c
 }
 
 int main(int argc, char **argv) {
-    if (argc < 2 || argc > 3) {
+    if (argc < 2 || argc > 3 || argv[1][0] == '-') {
         fprintf(stderr, "usage: %s MODEL_DIR [TEXT_FILE]\n", argv[0]);
         return 64;
     }

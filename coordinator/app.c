@@ -58,16 +58,26 @@ static void say_ready(struct co_app *app) {
     close(app->config.ready_fd);
 }
 
+/* Where it listens, with the port that the system chose for port 0. */
+static void listen_text(const struct co_app *app, char text[FT_PARAM_STR_MAX + 16]) {
+    const char *listen = app->config.listen, *colon = strrchr(listen, ':');
+    if (app->port == 0)
+        snprintf(text, FT_PARAM_STR_MAX + 16, "%s", listen);
+    else
+        snprintf(text, FT_PARAM_STR_MAX + 16, "%.*s:%d", (int)(colon - listen), listen, app->port);
+}
+
 static void start_serving(struct co_app *app) {
+    char listen[FT_PARAM_STR_MAX + 16];
+    listen_text(app, listen);
     ft_rpc_timer_cancel(app->loop, &app->startup_timer);
     co_readiness_serving(&app->readiness);
     const char *reason;
     const char *mode = co_app_mode(app, &reason);
     ft_info("serving listen %s speculation %s num_speculative_tokens %s drafter %s rule %s "
             "max_model_len %d max_num_seqs %d%s%s",
-            app->config.listen, mode, app->config.num_speculative_tokens, app->config.drafter,
-            app->rule->name, app->pair.max_model_len, app->pair.max_seqs, *reason ? " reason " : "",
-            reason);
+            listen, mode, app->config.num_speculative_tokens, app->config.drafter, app->rule->name,
+            app->pair.max_model_len, app->pair.max_seqs, *reason ? " reason " : "", reason);
     if (*reason != 0 && app->config.draft_endpoint[0] != 0)
         ft_warn("speculation-off reason %s", reason);
     say_ready(app);
@@ -304,7 +314,7 @@ enum ft_code co_app_open(struct co_app *app, struct ft_err *err) {
     opts.methods = co_service_methods(&opts.n_methods);
     code = ft_rpc_server_create(&app->server, app->loop, &opts, err);
     if (code == FT_OK)
-        code = ft_rpc_server_listen(app->server, app->config.listen, NULL, err);
+        code = ft_rpc_server_listen(app->server, app->config.listen, &app->port, err);
     if (code == FT_OK)
         code = co_metrics_open(&app->metrics, app, err);
     if (code == FT_OK)

@@ -102,6 +102,7 @@ struct co_app {
     struct co_config config;
     struct ft_rpc_loop *loop;
     struct ft_rpc_server *server;
+    int port;                       /* that it listens on; 0: a Unix socket */
     struct co_peer *target, *draft; /* draft NULL: none configured */
     struct co_guard guard;
     struct co_health health;

@@ -7,8 +7,9 @@
 #include <unistd.h>
 
 #include "common/base/settings.h"
-
 #include "common/rpc/secure.h"
+#include "coordinator/drafting.h"
+#include "coordinator/tokens.h"
 
 #define MODULE "config"
 
@@ -135,7 +136,8 @@ static enum ft_code check(struct co_config *c, struct ft_err *err) {
                           "max_num_batched_tokens is %d: must be at least max_num_seqs (%d), one "
                           "token for each running request",
                           c->max_num_batched_tokens, c->max_num_seqs);
-    return check_synthetic(c, err);
+    code = check_synthetic(c, err);
+    return code == FT_OK ? co_drafting_check(c, err) : code;
 }
 
 enum ft_code co_config_set(struct co_config *config, const char *name, const char *text,
@@ -166,12 +168,35 @@ static enum ft_code check_files(const struct co_config *c, struct ft_err *err) {
     return FT_OK;
 }
 
+/* What a start would find wrong later, by the same functions. */
+static enum ft_code check_start(const struct co_config *c, struct ft_err *err) {
+    struct ft_rpc_socket_rule rule = {.group = c->socket_group, .users = c->socket_users};
+    struct ft_rpc_tls_files files = {c->tls_cert, c->tls_key, c->tls_client_ca};
+    struct ft_rpc_tls *tls = NULL;
+    struct co_tokens tokens = {0};
+    bool is_unix = false, is_local = false;
+    enum ft_code code = ft_rpc_endpoint_check(c->listen, &is_unix, &is_local, err);
+    if (code == FT_OK && is_unix)
+        code = ft_rpc_socket_rule_check(&rule, err);
+    if (code == FT_OK && c->tls_cert[0] != 0)
+        code = ft_rpc_tls_create(&tls, &files, err);
+    if (code == FT_OK && c->token_file[0] != 0)
+        code = co_tokens_read(&tokens, c->token_file, err);
+    if (code == FT_OK)
+        code = co_drafting_check_text(c, err);
+    ft_rpc_tls_destroy(&tls);
+    co_tokens_fini(&tokens);
+    return code;
+}
+
 /* Values that are right one by one may not be so together. */
 static enum ft_code check_all(struct co_config *config, const struct ft_settings *settings,
                               struct ft_err *err) {
     enum ft_code code = check(config, err);
     if (code == FT_OK)
         code = check_files(config, err);
+    if (code == FT_OK && settings->check)
+        code = check_start(config, err);
     if (code == FT_OK)
         return FT_OK;
     ft_settings_blame(settings, err);

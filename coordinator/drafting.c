@@ -23,21 +23,31 @@ static int32_t min32(int32_t a, int32_t b) {
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-static enum ft_code read_text(const struct co_app *app, struct ft_ids *ids, struct ft_err *err) {
-    if (app->config.drafter_text[0] == 0)
-        return FT_OK;
-    struct ft_buf text;
-    ft_buf_init(&text, 0);
-    enum ft_code code = ft_file_read(app->config.drafter_text, TEXT_BYTES_MAX, &text, err);
-    struct ft_encode_opts opts = {.tokens_max = TEXT_BYTES_MAX};
-    if (code == FT_OK)
-        code = ft_tokenizer_encode(app->pair.tokenizer, ft_buf_str(&text), &opts, ids, err);
-    ft_buf_fini(&text);
-    if (code == FT_OK)
-        return FT_OK;
+static enum ft_code blame_text(struct ft_err *err) {
     char why[FT_ERR_TEXT_MAX];
     snprintf(why, sizeof why, "%.150s", err->text);
     return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "drafter_text: %s", why);
+}
+
+static enum ft_code read_text(const struct co_config *config, struct ft_buf *text,
+                              struct ft_err *err) {
+    if (ft_file_read(config->drafter_text, TEXT_BYTES_MAX, text, err) != FT_OK)
+        return blame_text(err);
+    return FT_OK;
+}
+
+static enum ft_code encode_text(const struct co_app *app, struct ft_ids *ids, struct ft_err *err) {
+    struct ft_encode_opts opts = {.tokens_max = TEXT_BYTES_MAX};
+    struct ft_buf text;
+    if (app->config.drafter_text[0] == 0)
+        return FT_OK;
+    ft_buf_init(&text, 0);
+    enum ft_code code = read_text(&app->config, &text, err);
+    if (code == FT_OK &&
+        ft_tokenizer_encode(app->pair.tokenizer, ft_buf_str(&text), &opts, ids, err) != FT_OK)
+        code = blame_text(err);
+    ft_buf_fini(&text);
+    return code;
 }
 
 /* "ngram,model" into opts->chain; the names are cut out of list. */
@@ -52,6 +62,53 @@ static enum ft_code split_chain(char *list, struct co_drafter_opts *opts, struct
         opts->chain[n++] = name;
     }
     return FT_OK;
+}
+
+static struct co_drafter_opts opts_of(const struct co_config *config) {
+    return (struct co_drafter_opts){
+        .ngram_window = config->ngram_window,
+        .ngram_entries = config->ngram_table_entries,
+        .lookup_min = config->prompt_lookup_min,
+        .lookup_max = config->prompt_lookup_max,
+        .lookup_input = config->prompt_lookup_input,
+        .chain_min_match = config->drafter_min_match,
+    };
+}
+
+static enum ft_code try_open(const char *name, const struct co_drafter_opts *opts,
+                             struct ft_err *err) {
+    const struct co_drafter *drafter = co_drafter_find(name);
+    void *shared = NULL;
+    FT_ASSERT(drafter != NULL); /* the parameter's choices are the drafters that exist */
+    enum ft_code code = drafter->open(&shared, opts, err);
+    if (code == FT_OK)
+        drafter->close(&shared);
+    return code;
+}
+
+/* A text of one token stands for the real one. The names of a chain must be right also where the
+ * service drafts otherwise: requests may ask for it. */
+enum ft_code co_drafting_check(const struct co_config *config, struct ft_err *err) {
+    static const int32_t token = 0;
+    struct co_drafter_opts opts = opts_of(config);
+    char chain[FT_PARAM_STR_MAX];
+    memcpy(chain, config->drafter_chain, sizeof chain);
+    opts.n_vocab = 1;
+    opts.text = &token;
+    opts.n_text = 1;
+    enum ft_code code = split_chain(chain, &opts, err);
+    if (code == FT_OK)
+        code = try_open("chain", &opts, err);
+    opts.n_text = config->drafter_text[0] != 0;
+    return code == FT_OK ? try_open(config->drafter, &opts, err) : code;
+}
+
+enum ft_code co_drafting_check_text(const struct co_config *config, struct ft_err *err) {
+    struct ft_buf text;
+    ft_buf_init(&text, 0);
+    enum ft_code code = config->drafter_text[0] != 0 ? read_text(config, &text, err) : FT_OK;
+    ft_buf_fini(&text);
+    return code;
 }
 
 /* Those that need a text are there when there is one, or when the service is to use them. */
@@ -89,18 +146,11 @@ enum ft_code co_drafting_init(struct co_app *app, struct ft_err *err) {
     drafting->item_of = calloc(n, sizeof *drafting->item_of);
     if (drafting->rows == NULL || drafting->items == NULL || drafting->item_of == NULL)
         return ft_err_set(err, FT_E_PROC_MEMORY, MODULE, "no memory for %zu requests", n);
-    struct co_drafter_opts opts = {
-        .n_vocab = app->pair.tokenizer_size,
-        .ngram_window = config->ngram_window,
-        .ngram_entries = config->ngram_table_entries,
-        .lookup_min = config->prompt_lookup_min,
-        .lookup_max = config->prompt_lookup_max,
-        .lookup_input = config->prompt_lookup_input,
-        .chain_min_match = config->drafter_min_match,
-    };
+    struct co_drafter_opts opts = opts_of(config);
+    opts.n_vocab = app->pair.tokenizer_size;
     enum ft_code code = split_chain(chain, &opts, err);
     if (code == FT_OK)
-        code = read_text(app, &text, err);
+        code = encode_text(app, &text, err);
     opts.text = text.ptr;
     opts.n_text = text.len;
     if (code == FT_OK)

@@ -14,6 +14,7 @@ extern "C" {
 #endif
 
 struct co_app;
+struct co_config;
 struct co_request;
 
 struct co_drafting_counts { /* of one drafter, since start */
@@ -35,6 +36,10 @@ struct co_drafting {
     bool steady; /* the round has decoding requests alone, and the draft had nothing to catch up */
 };
 
+/* What init refuses for the configuration alone: without a tokenizer, and without its text; and
+ * that text, which must be readable. fail FT_E_PROC_CONFIG; FT_E_PROC_MEMORY */
+enum ft_code co_drafting_check(const struct co_config *config, struct ft_err *err);
+enum ft_code co_drafting_check_text(const struct co_config *config, struct ft_err *err);
 /* When the pair is known: the drafters learn their texts. fail FT_E_PROC_* */
 enum ft_code co_drafting_init(struct co_app *app, struct ft_err *err);
 void co_drafting_fini(struct co_app *app);

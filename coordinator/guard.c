@@ -23,15 +23,8 @@
 static enum ft_code read_tokens(struct co_app *app, struct ft_err *err) {
     struct co_guard *guard = &app->guard;
     struct co_tokens made;
-    struct ft_buf text;
-    ft_buf_init(&text, 0);
     guard->tokens_stamp = ft_file_stamp_of(app->config.token_file);
-    enum ft_code code = ft_file_read(app->config.token_file, CO_TOKENS_FILE_MAX, &text, err);
-    if (code != FT_OK)
-        err->code = code = FT_E_PROC_CONFIG;
-    else
-        code = co_tokens_parse(&made, ft_buf_str(&text), app->config.token_file, err);
-    ft_buf_fini(&text);
+    enum ft_code code = co_tokens_read(&made, app->config.token_file, err);
     if (code != FT_OK)
         return code;
     co_tokens_inherit(&made, &guard->tokens);

@@ -1,6 +1,7 @@
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -163,6 +164,11 @@ static double n_open_fds(void) {
     return n > 0 ? n : 0;
 }
 
+static double n_max_fds(void) {
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (double)limit.rlim_cur : 0;
+}
+
 static double resident_bytes(void) {
     FILE *file = fopen("/proc/self/statm", "re");
     unsigned long long pages = 0;
@@ -179,6 +185,8 @@ static void add_process(const struct co_app *app, struct ft_buf *out) {
     plain(out, "process_resident_memory_bytes", "gauge", "Resident memory of the coordinator.",
           resident_bytes());
     plain(out, "process_open_fds", "gauge", "File descriptors of the coordinator.", n_open_fds());
+    plain(out, "process_max_fds", "gauge", "File descriptors that it may have at most.",
+          n_max_fds());
     plain(out, "process_start_time_seconds", "gauge", "Start of the coordinator, Unix time.",
           (double)(int64_t)((double)ft_clock_unix_ms() * 1e-3 - up));
 }

@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/buf.h"
 #include "common/base/clock.h"
+#include "common/base/file.h"
 
 #define MODULE "tokens"
 #define MINUTE_NS 60e9
@@ -165,6 +167,20 @@ enum ft_code co_tokens_parse(struct co_tokens *out, struct ft_str text, const ch
     }
     *out = made;
     return FT_OK;
+}
+
+enum ft_code co_tokens_read(struct co_tokens *out, const char *path, struct ft_err *err) {
+    struct ft_buf text;
+    ft_buf_init(&text, 0);
+    enum ft_code code = ft_file_read(path, CO_TOKENS_FILE_MAX, &text, err);
+    if (code == FT_OK) {
+        code = co_tokens_parse(out, ft_buf_str(&text), path, err);
+    } else {
+        err->code = code = FT_E_PROC_CONFIG;
+        ft_err_prefix(err, "token_file");
+    }
+    ft_buf_fini(&text);
+    return code;
 }
 
 void co_tokens_fini(struct co_tokens *tokens) {

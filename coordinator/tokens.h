@@ -42,6 +42,8 @@ struct co_tokens {
  *      FT_E_PROC_MEMORY. out is untouched. */
 enum ft_code co_tokens_parse(struct co_tokens *out, struct ft_str text, const char *file,
                              struct ft_err *err);
+/* The same of the text in path. fail FT_E_PROC_CONFIG also where it cannot be read */
+enum ft_code co_tokens_read(struct co_tokens *out, const char *path, struct ft_err *err);
 void co_tokens_fini(struct co_tokens *tokens);
 /* What each token has used of its rate goes on, by name. */
 void co_tokens_inherit(struct co_tokens *tokens, const struct co_tokens *from);

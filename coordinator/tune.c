@@ -61,15 +61,24 @@ static enum ft_code set_one(struct co_config *config, const struct ft_wire_param
     return co_config_set(config, name, text, err);
 }
 
+/* Values that a start would end with are no more than a bad request here. */
+static enum ft_code set_all(struct co_config *config, const struct ft_wire_parameter *list,
+                            size_t n, struct ft_err *err) {
+    enum ft_code code = FT_OK;
+    for (size_t i = 0; i < n && code == FT_OK; i++)
+        code = set_one(config, &list[i], err);
+    if (code == FT_OK)
+        code = co_config_check(config, err);
+    if (code == FT_E_PROC_CONFIG)
+        err->code = code = FT_E_REQ_INVALID;
+    return code;
+}
+
 enum ft_code co_tune_set(struct co_app *app, const struct ft_wire_parameter *list, size_t n,
                          struct ft_err *err) {
     struct co_config config = app->config;
     const struct co_drafter *drafter = NULL;
-    enum ft_code code = FT_OK;
-    for (size_t i = 0; i < n && code == FT_OK; i++)
-        code = set_one(&config, &list[i], err);
-    if (code == FT_OK)
-        code = co_config_check(&config, err);
+    enum ft_code code = set_all(&config, list, n, err);
     if (code == FT_OK && n > 0 && !app->pair.known)
         code = ft_err_set(err, FT_E_PEER_UNAVAILABLE, MODULE, "the service is starting: %s",
                           app->readiness.reason);

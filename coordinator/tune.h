@@ -16,7 +16,8 @@ extern "C" {
 #define CO_TUNABLE_TEXT_MAX FT_PARAM_STR_MAX
 
 /* All of the list or none: each by the rules of params.def, then together. The next round uses it.
- * fail FT_E_PROC_CONFIG names what is wrong, or the parameters that can be set */
+ * fail FT_E_REQ_INVALID names what is wrong, or the parameters that can be set;
+ *      FT_E_PEER_UNAVAILABLE while the service starts */
 enum ft_code co_tune_set(struct co_app *app, const struct ft_wire_parameter *list, size_t n,
                          struct ft_err *err);
 

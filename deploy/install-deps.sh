@@ -21,6 +21,10 @@ for arg; do
     --with-tests) wanted="$wanted $tests" ;;
     --with-boot) wanted="$wanted $boot" ;;
     --list) list=1 ;;
+    --help)
+        echo "usage: $0 [--with-tests] [--with-boot] [--list]"
+        exit
+        ;;
     *)
         echo "usage: $0 [--with-tests] [--with-boot] [--list]" >&2
         exit 64

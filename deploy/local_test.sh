@@ -94,6 +94,9 @@ check "speculation is on" says 'drafted'
 expect 0 "without a draft model it decodes plainly" local_sh -- \
     "$bin/foretokenctl" generate --prompt 'Once upon a time' --max_tokens 8 --temperature 0 --stats
 check "and says so" says 'nothing drafted'
+expect 0 "a port that the system chose is said" local_sh --listen 127.0.0.1:0 \
+    --run-dir "$work/run" -- grep -E 'serving listen 127\.0\.0\.1:[1-9]' "$work/run/coordinator.log"
+rm -rf "$work/run"
 echo 'from stdin' >"$work/in"
 expect 0 "the command has the standard input" local_sh -- grep -q stdin <"$work/in"
 

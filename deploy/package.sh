@@ -6,6 +6,10 @@
 # usage: deploy/package.sh [CMAKE-OPTION ...]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
+if [ "${1:-}" = --help ]; then
+    sed -n '2,6s/^# \{0,1\}//p' "$root/deploy/package.sh"
+    exit
+fi
 build=$root/build/package
 command -v dpkg-shlibdeps >/dev/null || {
     echo "package: dpkg-shlibdeps is missing: install dpkg-dev" >&2

@@ -6,6 +6,10 @@
 set -eu
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+if [ "${1:-}" = --help ] && [ -z "${FORETOKEN_QUICKSTART_DIR:-}" ]; then
+    sed -n '2,5s/^# \{0,1\}//p' "$root/deploy/quickstart.sh"
+    exit
+fi
 build=$root/build/quickstart # its own: the tests' build trees have other options
 bin=$build/bin
 max_tokens=200

@@ -46,8 +46,8 @@ bool ctl_answer_failed(const struct ctl_answer *answer);
  * list "choices". */
 void ctl_answer_json(const struct ctl_answer *answer, struct ft_buf *out);
 
-/* Accepted by drafted; mean tokens a round, the target's own included, 0 when nothing was drafted.
- */
+/* Accepted by drafted; mean tokens of a round that drafted, the target's own included; 0 when
+ * nothing was drafted. */
 double ctl_answer_acceptance_rate(const struct ft_wire_spec_stats *stats);
 double ctl_answer_mean_acceptance_length(const struct ft_wire_spec_stats *stats);
 

@@ -2,8 +2,10 @@
  * at i modulo WINDOW. Results are written in the order of the lines, so that one that is ready
  * waits for those before it, and the ring bounds how many wait. */
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -148,7 +150,8 @@ static void on_message(void *user, struct ft_str bytes) {
 
 /* True when it is asked again later. A call that has said something has tokens behind it. */
 static bool retry(struct job *job, const struct ft_rpc_status *status) {
-    bool transient = status->code == GRPC_UNAVAILABLE || status->code == GRPC_RESOURCE_EXHAUSTED;
+    bool transient = status->code == GRPC_UNAVAILABLE ||
+                     (status->code == GRPC_RESOURCE_EXHAUSTED && !ctl_exit_too_large(status));
     if (!transient || job->n_tries >= TRIES_MAX || job->answer.request_id.len > 0)
         return false;
     int64_t wait_ns = (int64_t)RETRY_NS << job->n_tries++;
@@ -285,7 +288,7 @@ static int count_lines(struct batch *batch) {
         batch->progress.n_all += !is_blank(batch->text, (size_t)len);
     }
     if (ferror(batch->in) || fseeko(batch->in, 0, SEEK_SET) != 0)
-        return ctl_exit_because(CTL_EXIT_OS, "the input must be a file that can be read twice");
+        return ctl_exit_because(CTL_EXIT_OS, "cannot read the input twice");
     if (batch->last_line > n_lines)
         return ctl_exit_because(CTL_EXIT_USAGE,
                                 "the output has results of more lines than the input has");
@@ -304,14 +307,25 @@ static int check_options(struct ctl_options *opts) {
     return CTL_EXIT_OK;
 }
 
+/* Opening a FIFO would wait for its writer, and end in the same refusal. */
+static enum ft_code open_input(struct batch *batch, const char *path, struct ft_err *err) {
+    struct stat st;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0)
+        return ctl_exit_unopened(err, errno, path);
+    batch->in = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
+    if (batch->in != NULL)
+        return FT_OK;
+    close(fd);
+    return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                      "IN must be a file, %s is none: it is read twice", path);
+}
+
 static int open_files(struct batch *batch) {
     const char *in = batch->opts->words[1].ptr, *out = batch->opts->words[2].ptr;
     struct ft_err err = {0};
-    batch->in = fopen(in, "re");
-    if (batch->in == NULL) {
-        ft_err_set_os(&err, FT_E_REQ_NOT_FOUND, errno, MODULE, "cannot open %s", in);
+    if (open_input(batch, in, &err) != FT_OK)
         return ctl_exit_from_err(&err);
-    }
     if (ctl_resume_open(&batch->out, out, &err) != FT_OK)
         return ctl_exit_from_err(&err);
     batch->last_line = batch->out.last_line;
@@ -350,7 +364,7 @@ static void close_batch(struct batch *batch) {
 }
 
 int ctl_batch_run(struct ctl_options *opts) {
-    struct ctl_session session;
+    struct ctl_session session = {0};
     struct batch batch = {.session = &session, .opts = opts};
     struct ft_err err = {0};
     int status = check_options(opts);
@@ -358,9 +372,9 @@ int ctl_batch_run(struct ctl_options *opts) {
         return status;
     batch.concurrency = opts->concurrency;
     batch.window = batch.concurrency * WINDOW_PER_RUNNING;
-    status = ctl_session_open(&session, opts);
+    status = open_files(&batch); /* before the session, which blocks signals */
     if (status == CTL_EXIT_OK)
-        status = open_files(&batch);
+        status = ctl_session_open(&session, opts);
     if (status == CTL_EXIT_OK)
         status = run(&batch);
     if (batch.status == CTL_EXIT_OK)

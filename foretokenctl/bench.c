@@ -1,9 +1,11 @@
 #include "foretokenctl/bench.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/file.h"
@@ -196,28 +198,40 @@ static int run_rows(struct bench *bench) {
     return status;
 }
 
-static int write_page(const struct bench *bench, const char *path) {
-    struct ft_buf page;
-    ft_buf_init(&page, 0);
-    bench_page(bench, &page);
-    FILE *out = page.failed ? NULL : fopen(path, "w");
-    bool ok = out != NULL && fwrite(page.ptr, 1, page.len, out) == page.len;
-    if (out != NULL)
-        ok = fclose(out) == 0 && ok;
-    ft_buf_fini(&page);
-    if (ok)
-        return CTL_EXIT_OK;
+static int cannot_write(const char *path) {
     char text[256];
     snprintf(text, sizeof text, "cannot write %.150s: %s", path, strerror(errno));
     return ctl_exit_because(CTL_EXIT_OUTPUT, text);
 }
 
-static int report(const struct bench *bench) {
+/* Before anything is measured: a page that cannot be written would cost all of it. What is in the
+ * file stays until the new page is there. */
+static int open_page(struct ft_str path, FILE **out) {
+    if (path.len == 0)
+        return CTL_EXIT_OK;
+    int fd = open(path.ptr, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    *out = fd < 0 ? NULL : fdopen(fd, "w");
+    return *out != NULL ? CTL_EXIT_OK : cannot_write(path.ptr);
+}
+
+static int write_page(const struct bench *bench, FILE *out) {
+    struct ft_buf page;
+    struct stat st;
+    ft_buf_init(&page, 0);
+    bench_page(bench, &page);
+    bool ok = !page.failed && fstat(fileno(out), &st) == 0 &&
+              (!S_ISREG(st.st_mode) || ftruncate(fileno(out), 0) == 0) &&
+              fwrite(page.ptr, 1, page.len, out) == page.len && fflush(out) == 0;
+    int status = ok ? CTL_EXIT_OK : cannot_write(bench->opts->html.ptr);
+    ft_buf_fini(&page);
+    return status;
+}
+
+/* page NULL: none is wanted */
+static int report(const struct bench *bench, FILE *page) {
     struct ft_buf out;
-    int status = CTL_EXIT_OK;
+    int status = page != NULL ? write_page(bench, page) : CTL_EXIT_OK;
     ft_buf_init(&out, 0);
-    if (bench->opts->html.len > 0)
-        status = write_page(bench, bench->opts->html.ptr);
     if (bench->opts->json)
         bench_json(bench, &out);
     else
@@ -231,6 +245,7 @@ int ctl_bench_run(struct ctl_options *opts) {
     static struct bench bench; /* large, and zero */
     struct ctl_session session;
     struct ft_buf text;
+    FILE *page = NULL;
     bench.opts = opts;
     bench.session = &session;
     ft_buf_init(&text, 0);
@@ -238,14 +253,18 @@ int ctl_bench_run(struct ctl_options *opts) {
     int status = read_prompts(&bench, &text);
     if (status == CTL_EXIT_OK)
         status = make_rows(&bench);
+    if (status == CTL_EXIT_OK)
+        status = open_page(opts->html, &page);
     if (status == CTL_EXIT_OK) {
         status = ctl_session_open(&session, opts);
         if (status == CTL_EXIT_OK)
             status = run_rows(&bench);
         if (status == CTL_EXIT_OK)
-            status = report(&bench);
+            status = report(&bench, page);
         ctl_session_close(&session);
     }
+    if (page != NULL)
+        fclose(page);
     for (size_t i = 0; i < bench.n_rows; i++) {
         ft_buf_fini(&bench.rows[i].speeds);
         ft_buf_fini(&bench.rows[i].firsts);

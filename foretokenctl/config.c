@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "common/base/conf.h"
-#include "common/base/file.h"
 #include "foretokenctl/commands.h"
 #include "foretokenctl/exit.h"
 #include "foretokenctl/print.h"
@@ -17,7 +16,6 @@
 #define SYSTEM_FILE "/etc/foretoken/foretoken.conf"
 #define SOCKET_PATH_MAX 107  /* of sockaddr_un, its NUL apart */
 #define OUTPUT_MAX (1 << 20) /* of a process that is asked for its settings */
-#define TOKENIZER_MAX ((size_t)64 << 20)
 
 enum section { COORDINATOR, DRAFT, TARGET, N_SECTIONS };
 static const char *const names[N_SECTIONS] = {"coordinator", "draft", "target"};
@@ -145,28 +143,16 @@ static void check_listens_differ(struct check *check) {
         }
 }
 
-static bool read_tokenizer(const struct check *check, enum section section, struct ft_buf *out) {
-    struct value model;
-    char path[FT_CONF_LINE_MAX + 64];
-    struct ft_err err;
-    if (!check->read[section] || !value_of(check, section, "model", &model))
-        return false;
-    snprintf(path, sizeof path, "%.*s/tokenizer.json", SHOW(model.text));
-    return ft_file_read(path, TOKENIZER_MAX, out, &err) == FT_OK;
-}
-
-/* Files that differ may still mean the same, which the coordinator finds out when it starts. */
+/* Each worker says what its tokenizer means: files that differ may mean the same. */
 static void check_tokenizers(struct check *check) {
-    struct ft_buf one, other;
-    ft_buf_init(&one, 0);
-    ft_buf_init(&other, 0);
-    if (read_tokenizer(check, TARGET, &one) && read_tokenizer(check, DRAFT, &other) &&
-        !ft_str_eq(ft_buf_str(&one), ft_buf_str(&other)))
-        find(check, false, DRAFT,
-             "tokenizer.json of the draft model is not that of the target model: without the same "
-             "tokens nothing is drafted");
-    ft_buf_fini(&one);
-    ft_buf_fini(&other);
+    static const char key[] = "# tokenizer_fingerprint";
+    struct value target, draft;
+    if (check->read[TARGET] && check->read[DRAFT] && value_of(check, TARGET, key, &target) &&
+        value_of(check, DRAFT, key, &draft) && !ft_str_eq(target.text, draft.text))
+        find(check, true, DRAFT,
+             "the draft model has another tokenizer than the target model: the coordinator would "
+             "end with status %d",
+             CTL_EXIT_CONFIG);
 }
 
 static long number_of(const struct check *check, enum section section, const char *key) {
@@ -188,6 +174,14 @@ static void check_capacity(struct check *check, enum section worker) {
              there, wanted);
 }
 
+static void check_length(struct check *check) {
+    long wanted = number_of(check, COORDINATOR, "max_model_len");
+    long there = number_of(check, TARGET, "# longest_sequence");
+    if (there > 0 && wanted > there)
+        find(check, true, COORDINATOR, "max_model_len is %ld: the target worker serves at most %ld",
+             wanted, there);
+}
+
 static void check_together(struct check *check) {
     check_endpoint(check, "target_endpoint", TARGET);
     check_endpoint(check, "draft_endpoint", DRAFT);
@@ -195,6 +189,7 @@ static void check_together(struct check *check) {
         check_socket(check, section);
     check_listens_differ(check);
     check_tokenizers(check);
+    check_length(check);
     check_capacity(check, TARGET);
     check_capacity(check, DRAFT);
 }
@@ -262,7 +257,7 @@ static int check_all(struct check *check) {
     struct ft_err err = {0};
     struct value endpoint;
     if (access(check->file, R_OK) != 0) {
-        ft_err_set_os(&err, FT_E_REQ_NOT_FOUND, errno, "config", "cannot read %s", check->file);
+        ctl_exit_unopened(&err, errno, check->file);
         return ctl_exit_from_err(&err);
     }
     ft_conf_read_file(&reader, &err);

@@ -32,9 +32,13 @@ const char *ctl_env_token_file(void) {
     return read_or("FORETOKEN_TOKEN_FILE", "");
 }
 
-bool ctl_env_tls(void) {
+enum ft_code ctl_env_tls(bool *out, struct ft_err *err) {
     const char *value = read_or("FORETOKEN_TLS", "0");
-    return strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+    *out = strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+    if (*out || strcmp(value, "0") == 0 || strcmp(value, "false") == 0)
+        return FT_OK;
+    return ft_err_set(err, FT_E_REQ_INVALID, "env",
+                      "FORETOKEN_TLS is '%.80s': must be 1 or true, or 0 or false", value);
 }
 
 bool ctl_env_utf8(void) {

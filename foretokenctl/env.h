@@ -7,6 +7,8 @@
 
 #include <stdbool.h>
 
+#include "common/base/err.h"
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -21,7 +23,8 @@ const char *ctl_env_cert(void);       /* $FORETOKEN_CERT */
 const char *ctl_env_key(void);        /* $FORETOKEN_KEY */
 const char *ctl_env_token(void);      /* $FORETOKEN_TOKEN */
 const char *ctl_env_token_file(void); /* $FORETOKEN_TOKEN_FILE */
-bool ctl_env_tls(void);               /* $FORETOKEN_TLS is 1 or true */
+/* $FORETOKEN_TLS: 1 or true; 0, false or unset. fail FT_E_REQ_INVALID: anything else */
+enum ft_code ctl_env_tls(bool *out, struct ft_err *err);
 
 #ifdef __cplusplus
 }

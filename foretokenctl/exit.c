@@ -1,6 +1,8 @@
 #include "foretokenctl/exit.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "foretokenctl/print.h"
 
@@ -12,7 +14,7 @@ const char ctl_exit_help[] =
     "  66  an input file is not there, or what was asked for is not\n"
     "  69  the service cannot be reached, is unavailable, or does not support what was asked\n"
     "  70  an error inside the service\n"
-    "  71  an error of this machine: memory, a file that cannot be read\n"
+    "  71  an error of this machine: memory, a file that is there and cannot be read\n"
     "  74  the output cannot be written\n"
     "  75  try again: too much load, past the deadline, or cancelled\n"
     "  76  the service answered something else than its protocol says\n"
@@ -28,6 +30,14 @@ int ctl_exit_because(enum ctl_exit status, const char *text) {
 
 int ctl_exit_from_err(const struct ft_err *err) {
     return ctl_exit_because((enum ctl_exit)ft_code_exit_status(err->code), err->text);
+}
+
+enum { GRPC_RESOURCE_EXHAUSTED = 8 };
+
+enum ft_code ctl_exit_unopened(struct ft_err *err, int os_errno, const char *path) {
+    bool is_absent = os_errno == ENOENT || os_errno == ENOTDIR;
+    return ft_err_set_os(err, is_absent ? FT_E_REQ_NOT_FOUND : FT_E_PROC_OS, os_errno, "file",
+                         "cannot open %s", path);
 }
 
 /* By grpc_status_code. */
@@ -51,13 +61,21 @@ static const enum ctl_exit exits[] = {
     CTL_EXIT_DENIED,      /* UNAUTHENTICATED */
 };
 
+/* gRPC's own words for a message past its limit: the service never sees the call, so there is no
+ * retry-after-ms, and waiting does not help. */
+bool ctl_exit_too_large(const struct ft_rpc_status *status) {
+    return status->code == GRPC_RESOURCE_EXHAUSTED &&
+           strstr(status->text, "message larger than max") != NULL;
+}
+
 int ctl_exit_from_status(const struct ft_rpc_status *status) {
     char text[sizeof status->text + 32];
     bool known = status->code >= 0 && (size_t)status->code < sizeof exits / sizeof exits[0];
     if (status->code == 0)
         return CTL_EXIT_OK;
     snprintf(text, sizeof text, "%s: %s", ft_rpc_status_name(status->code), status->text);
-    return ctl_exit_because(known ? exits[status->code] : CTL_EXIT_INTERNAL, text);
+    enum ctl_exit status_of = known ? exits[status->code] : CTL_EXIT_INTERNAL;
+    return ctl_exit_because(ctl_exit_too_large(status) ? CTL_EXIT_USAGE : status_of, text);
 }
 
 int ctl_exit_with_output(const struct ft_buf *out) {

@@ -37,6 +37,11 @@ int ctl_exit_because(enum ctl_exit status, const char *text);
 /* The same of an error of ours, and of a status of the service, 0 when that is OK. */
 int ctl_exit_from_err(const struct ft_err *err);
 int ctl_exit_from_status(const struct ft_rpc_status *status);
+/* Why an input file could not be opened, as ft_file_read says it: FT_E_REQ_NOT_FOUND where it is
+ * not there, else FT_E_PROC_OS. */
+enum ft_code ctl_exit_unopened(struct ft_err *err, int os_errno, const char *path);
+/* A request that is larger than the service takes, which it would be again. */
+bool ctl_exit_too_large(const struct ft_rpc_status *status);
 /* Write out to standard output; the exit status that its arrival makes. */
 int ctl_exit_with_output(const struct ft_buf *out);
 

@@ -93,7 +93,7 @@ static void print_stats(const struct ft_wire_generated *last) {
     fprintf(stderr, ", %" PRIu64 " target steps", s->num_target_steps);
     if (s->num_drafts > 0)
         fprintf(stderr,
-                ", accepted %" PRIu64 " of %" PRIu64 " drafted (%.1f %%), %.2f tokens a round%s",
+                ", accepted %" PRIu64 " of %" PRIu64 " drafted (%.1f %%), %.2f tokens a draft%s",
                 s->num_accepted_tokens, s->num_draft_tokens, 100 * ctl_answer_acceptance_rate(s),
                 ctl_answer_mean_acceptance_length(s), s->lossy ? ", lossy" : "");
     else

@@ -5,6 +5,7 @@
 #include <jansson.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MODULE "batch"
@@ -48,10 +49,16 @@ static enum ft_code read_results(struct ctl_resume *resume, const char *path, of
 
 enum ft_code ctl_resume_open(struct ctl_resume *resume, const char *path, struct ft_err *err) {
     off_t end;
+    struct stat st;
     *resume = (struct ctl_resume){0};
-    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd < 0)
         return ft_err_set_os(err, FT_E_PROC_OS, errno, MODULE, "cannot open %s", path);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                          "OUT must be a file, %s is none: a run is taken up from it", path);
+    }
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         close(fd);
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "%s is being written by another run",

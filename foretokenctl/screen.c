@@ -246,7 +246,7 @@ static void add_acceptance(struct screen *s, const struct ft_wire_stats *stats,
     if (stats->num_draft_tokens_total == 0)
         put(s, "nothing was drafted");
     else
-        put(s, "%5.1f %% of %" PRIu64 ", %.2f tokens a round",
+        put(s, "%5.1f %% of %" PRIu64 ", %.2f tokens a draft",
             100 * ctl_print_ratio((double)stats->num_accepted_tokens_total,
                                   (double)stats->num_draft_tokens_total),
             stats->num_draft_tokens_total,

@@ -72,22 +72,31 @@ static enum ft_code find_token(const struct ctl_options *opts, struct ft_buf *to
 }
 
 static enum ft_code open_client(struct ctl_session *session, const struct ctl_options *opts,
-                                struct ft_buf *token, struct ft_err *err) {
+                                const struct ft_buf *token, struct ft_err *err) {
     struct ft_rpc_client_opts client = {.message_max = MESSAGE_MAX, .send_queue_max = MESSAGE_MAX};
     struct ft_rpc_client_tls tls = {.ca = either(opts->cacert, ctl_env_cacert()),
                                     .cert = either(opts->cert, ctl_env_cert()),
                                     .key = either(opts->key, ctl_env_key()),
                                     .authority = either(opts->tls_name, "")};
     bool implied = tls.ca[0] != 0 || tls.cert[0] != 0 || tls.key[0] != 0;
-    if (opts->has_tls ? opts->tls : ctl_env_tls() || implied)
+    bool wanted = opts->tls;
+    if (!opts->has_tls && ctl_env_tls(&wanted, err) != FT_OK)
+        return err->code;
+    if (wanted || (!opts->has_tls && implied))
         client.tls = &tls;
-    enum ft_code code = find_token(opts, token, err);
-    if (code != FT_OK)
-        return code;
     client.bearer = token->ptr;
     session->tls = client.tls != NULL;
     return ft_rpc_client_open(&session->client, session->loop,
                               either(opts->endpoint, ctl_env_endpoint()), &client, err);
+}
+
+/* From here on the loop alone takes signals: whatever may wait for another process, as reading the
+ * token may, comes before it. */
+static enum ft_code open_loop(struct ctl_session *session, struct ft_err *err) {
+    ft_rpc_signals_block();
+    if (ft_rpc_loop_create(&session->loop, 0, err) != FT_OK)
+        return err->code;
+    return ft_rpc_loop_on_signal(session->loop, on_signal, session, err);
 }
 
 int ctl_session_open(struct ctl_session *session, const struct ctl_options *opts) {
@@ -102,16 +111,16 @@ int ctl_session_open(struct ctl_session *session, const struct ctl_options *opts
     session->arena = ft_arena_create(ARENA_CHUNK, ARENA_MAX);
     if (session->arena == NULL)
         return ctl_exit_because(CTL_EXIT_OS, "no memory for replies");
-    ft_rpc_signals_block();
-    if (ft_rpc_loop_create(&session->loop, 0, &err) != FT_OK ||
-        ft_rpc_loop_on_signal(session->loop, on_signal, session, &err) != FT_OK)
-        return ctl_exit_from_err(&err);
-    /* A bad endpoint is bad usage here, whatever it is to a server. */
     ft_buf_init(&token, 0);
-    enum ft_code code = open_client(session, opts, &token, &err);
+    enum ft_code code = find_token(opts, &token, &err);
+    if (code == FT_OK)
+        code = open_loop(session, &err);
+    if (code == FT_OK)
+        code = open_client(session, opts, &token, &err);
     if (token.ptr != NULL)
         explicit_bzero(token.ptr, token.cap);
     ft_buf_fini(&token);
+    /* A bad endpoint is bad usage here, whatever it is to a server. */
     if (code != FT_OK)
         return ctl_exit_because(err.code == FT_E_PROC_CONFIG
                                     ? CTL_EXIT_USAGE

@@ -12,14 +12,21 @@
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cd "$root"
+usage() {
+    sed -n '2,11s/^# \{0,1\}//p' tests/run.sh
+}
 slow= fast= install=1
 for arg; do
     case $arg in
     --slow) slow=1 ;;
     --fast) fast=1 ;;
     --no-install) install= ;;
+    --help)
+        usage
+        exit
+        ;;
     *)
-        sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+        usage >&2
         exit 64
         ;;
     esac

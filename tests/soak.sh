@@ -6,6 +6,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 seconds=${1:-3600}
 build=${2:-$root/build/release}
 case $seconds in
+--help) echo "usage: $0 [SECONDS] [BUILD_DIR]"; exit ;;
 '' | *[!0-9]*) echo "usage: $0 [SECONDS] [BUILD_DIR]" >&2; exit 64 ;;
 esac
 [ -x "$build/tests/test_e2e_outages" ] || {

@@ -181,6 +181,7 @@ static enum ft_code split_argv(struct ft_settings *settings, struct ft_param_arg
 static const char k_own_help[] =
     "  --config FILE                  read the section [%s] of FILE; see foretoken.conf(5)\n"
     "  --check-config                 say what would be in force, or what is wrong, and end\n"
+    "  --set KEY=VALUE                the same as --KEY=VALUE\n"
     "  --version                      print the version\n"
     "  --help                         print this\n\n"
     "The command line overrules the environment (FORETOKEN_<SECTION>_<KEY>), which overrules\n"
@@ -247,7 +248,7 @@ done:
 
 enum ft_code ft_settings_blame(const struct ft_settings *settings, struct ft_err *err) {
     char key[NAME_BYTES], prefix[NAME_BYTES];
-    size_t len = strcspn(err->text, " ");
+    size_t len = strcspn(err->text, " :");
     if (len >= sizeof key)
         return err->code;
     memcpy(key, err->text, len);

@@ -52,8 +52,9 @@ struct ft_device_kind {
     int32_t n_programs_max; /* so many sequences of operations it notes; 0: none, ever */
     const struct ft_ops *ops;
 
-    /* variant   what follows "name:", or ""; it is looked at before the machine is.
-     * fail FT_E_PROC_CONFIG: no such variant; FT_E_PROC_OS: this machine has no such device */
+    /* variant   what follows "name:", or "". fail FT_E_PROC_CONFIG: no such variant */
+    enum ft_code (*check)(const char *variant, struct ft_err *err);
+    /* fail FT_E_PROC_CONFIG as check; FT_E_PROC_OS: this machine has no such device */
     enum ft_code (*open)(struct ft_device **out, const char *variant,
                          const struct ft_device_opts *opts, struct ft_err *err);
     void (*close)(struct ft_device *device);
@@ -118,6 +119,8 @@ struct ft_device_kind {
     bool (*gave_up)(struct ft_device *device);
 };
 
+/* That spec names a device which this build has. fail FT_E_PROC_CONFIG, as open */
+enum ft_code ft_device_check(const char *spec, struct ft_err *err);
 /* spec is "name" or "name:variant": "cpu", "cpu:avx512", "cpu:avx2", "cpu:portable"; "cuda",
  * "cuda:1" (the number of a GPU), "cuda:1,single" (steps of few rows by single kernels too, not as
  * one) where the build has it.

@@ -31,6 +31,14 @@ struct ft_model_opts {
     void *progress_user;
 };
 
+struct ft_model_sizes {
+    int32_t max_len, kv_blocks;
+};
+
+/* What open finds wrong before it takes memory: in config.json, in the headers of the weights, in
+ * opts. fail as open */
+enum ft_code ft_model_check(const struct ft_model_opts *opts, struct ft_model_sizes *sizes,
+                            struct ft_err *err);
 /* fail FT_E_PROC_MODEL, FT_E_PROC_CONFIG (names the option), FT_E_PROC_MEMORY */
 enum ft_code ft_model_open(struct ft_model **out, const struct ft_model_opts *opts,
                            struct ft_err *err);

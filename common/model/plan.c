@@ -268,6 +268,17 @@ static enum ft_code place_weights(struct ft_plan *plan, const struct ft_weights 
     return device->kind->sync(device, err);
 }
 
+enum ft_code ft_plan_check(const struct ft_model_config *config, const struct ft_model_opts *opts,
+                           struct ft_model_sizes *sizes, struct ft_err *err) {
+    struct ft_plan plan = {.config = config};
+    enum ft_code code = set_sizes(&plan, opts, err);
+    if (code == FT_OK)
+        code = ft_device_check(opts->device, err);
+    if (code == FT_OK)
+        *sizes = (struct ft_model_sizes){.max_len = plan.max_len, .kv_blocks = plan.n_blocks};
+    return code;
+}
+
 enum ft_code ft_plan_create(struct ft_plan **out, const struct ft_model_config *config,
                             const struct ft_weights *weights, const struct ft_model_opts *opts,
                             struct ft_err *err) {

@@ -21,7 +21,7 @@ struct ft_plan {
     const struct ft_model_config *config;
     struct ft_device *device;
     struct ft_op_layer *layers; /* [config->n_layers] */
-    struct ft_matrix embed;       /* a table of rows, used by gather */
+    struct ft_matrix embed;     /* a table of rows, used by gather */
     struct ft_matrix head;
     const float *norm;
     const float *inv_freq; /* [head_dim / 2] */
@@ -56,6 +56,9 @@ struct ft_plan {
     void *host;
 };
 
+/* What create finds wrong before it takes anything. fail FT_E_PROC_CONFIG, FT_E_PROC_MODEL */
+enum ft_code ft_plan_check(const struct ft_model_config *config, const struct ft_model_opts *opts,
+                           struct ft_model_sizes *sizes, struct ft_err *err);
 /* weights and config must outlive the plan. fail FT_E_PROC_CONFIG, FT_E_PROC_MODEL,
  * FT_E_PROC_MEMORY, FT_E_PROC_OS */
 enum ft_code ft_plan_create(struct ft_plan **out, const struct ft_model_config *config,

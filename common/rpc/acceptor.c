@@ -64,7 +64,7 @@ static enum ft_code find_user(const char *name, uid_t *out, struct ft_err *err) 
     if (read_number(name, out))
         return FT_OK;
     if (getpwnam_r(name, &entry, record, sizeof record, &found) != 0 || found == NULL)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "socket users: no user '%s' here", name);
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "socket_users: no user '%s' here", name);
     *out = found->pw_uid;
     return FT_OK;
 }
@@ -75,7 +75,7 @@ static enum ft_code find_group(const char *name, gid_t *out, struct ft_err *err)
     if (read_number(name, out))
         return FT_OK;
     if (getgrnam_r(name, &entry, record, sizeof record, &found) != 0 || found == NULL)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "socket group: no group '%s' here", name);
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "socket_group: no group '%s' here", name);
     *out = found->gr_gid;
     return FT_OK;
 }
@@ -89,10 +89,11 @@ static enum ft_code take_users(struct ft_rpc_acceptor *a, const char *users, str
     for (const char *at = users; *at != 0 && !a->everybody;) {
         size_t len = strcspn(at, ",");
         if (len == 0 || len >= sizeof name || a->n_users == USERS_MAX)
-            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                              "socket users '%.100s': wanted names or numbers of at most %d users, "
-                              "comma-separated, or *",
-                              users, USERS_MAX - 1);
+            return ft_err_set(
+                err, FT_E_PROC_CONFIG, MODULE,
+                "socket_users is '%.100s': wanted names or numbers of at most %d users, "
+                "comma-separated, or *",
+                users, USERS_MAX - 1);
         memcpy(name, at, len);
         name[len] = 0;
         enum ft_code code = find_user(name, &a->users[a->n_users], err);
@@ -102,6 +103,15 @@ static enum ft_code take_users(struct ft_rpc_acceptor *a, const char *users, str
         at += len + (at[len] == ',');
     }
     return FT_OK;
+}
+
+enum ft_code ft_rpc_socket_rule_check(const struct ft_rpc_socket_rule *rule, struct ft_err *err) {
+    struct ft_rpc_acceptor probe = {0};
+    gid_t gid;
+    enum ft_code code = take_users(&probe, rule->users, err);
+    if (code == FT_OK && rule->group != NULL && rule->group[0] != 0)
+        code = find_group(rule->group, &gid, err);
+    return code;
 }
 
 static bool may_connect(const struct ft_rpc_acceptor *a, uid_t uid) {

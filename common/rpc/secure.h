@@ -23,6 +23,9 @@ struct ft_rpc_socket_rule {
     const char *users; /* who else passes: names or numbers, comma-separated; "*": everybody */
 };
 
+/* That its users and its group exist here. fail FT_E_PROC_CONFIG naming what does not */
+enum ft_code ft_rpc_socket_rule_check(const struct ft_rpc_socket_rule *rule, struct ft_err *err);
+
 /* What an endpoint as users write it is; local is reachable from this host alone: a Unix socket,
  * 127.0.0.0/8, [::1] or localhost. fail FT_E_PROC_CONFIG naming what is wrong with it */
 enum ft_code ft_rpc_endpoint_check(const char *endpoint, bool *is_unix, bool *is_local,

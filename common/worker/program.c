@@ -57,14 +57,39 @@ static enum ft_code check_listen(const struct ft_worker_params *params, struct f
                       params->listen);
 }
 
-static enum ft_code check(const struct ft_worker_params *params, bool files, struct ft_err *err) {
+static enum ft_code check(const struct ft_worker_params *params, struct ft_err *err) {
     if (params->listen[0] == 0)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "listen is not set: give --listen unix:PATH");
     enum ft_code code = check_listen(params, err);
     if (code == FT_OK)
         code = ft_worker_check_params(params, err);
-    return code == FT_OK && files ? check_model(params, err) : code;
+    return code;
+}
+
+/* What a start would find wrong beyond the parameters themselves. */
+static enum ft_code check_start(const struct running *running,
+                                const struct ft_worker_params *params,
+                                struct ft_worker_facts *facts, struct ft_err *err) {
+    struct ft_rpc_socket_rule rule = {.group = params->socket_group, .users = params->socket_users};
+    enum ft_code code = ft_rpc_socket_rule_check(&rule, err);
+    if (code == FT_OK)
+        code = check_model(params, err);
+    if (code != FT_OK)
+        return code;
+    return ft_worker_check_files(running->program->role, params, facts, err);
+}
+
+/* The parameters, and as comments what the other processes must agree with. */
+static void print_settings(const struct ft_settings *settings,
+                           const struct ft_worker_params *params,
+                           const struct ft_worker_facts *facts) {
+    ft_settings_print(settings, stdout);
+    printf("# longest_sequence = %d ; of %s\n", facts->len_max, params->model);
+    printf("# tokenizer_fingerprint = ");
+    for (size_t i = 0; i < sizeof facts->fingerprint; i++)
+        printf("%02x", facts->fingerprint[i]);
+    printf(" ; of %s\n", params->model);
 }
 
 static void print_problem(void *user, const struct ft_err *err) {
@@ -95,13 +120,16 @@ static enum ft_code read_params(const struct running *running, struct ft_worker_
         printf("%s %s\n", program->name, FT_VERSION);
     if (code != FT_OK || settings.help || settings.version)
         return code;
-    code = check(params, settings.check, err);
+    struct ft_worker_facts facts;
+    code = check(params, err);
+    if (code == FT_OK && settings.check)
+        code = check_start(running, params, &facts, err);
     if (code != FT_OK) {
         ft_settings_blame(&settings, err);
         if (settings.on_problem != NULL)
             settings.on_problem(settings.user, err);
     } else if (settings.check) {
-        ft_settings_print(&settings, stdout);
+        print_settings(&settings, params, &facts);
     }
     return code;
 }

@@ -48,12 +48,14 @@ static int32_t step_rows_max(const struct ft_worker_role *role,
     return params->max_num_seqs * role->rows_per_seq;
 }
 
-static enum ft_code read_fingerprint(struct ft_worker *worker, struct ft_err *err) {
+static enum ft_code read_fingerprint(const char *dir,
+                                     unsigned char out[FT_TOKENIZER_FINGERPRINT_BYTES],
+                                     struct ft_err *err) {
     struct ft_tokenizer *tokenizer = NULL;
-    enum ft_code code = ft_tokenizer_open(&tokenizer, worker->params->model, err);
+    enum ft_code code = ft_tokenizer_open(&tokenizer, dir, err);
     if (code != FT_OK)
         return code;
-    memcpy(worker->fingerprint, ft_tokenizer_fingerprint(tokenizer), sizeof worker->fingerprint);
+    memcpy(out, ft_tokenizer_fingerprint(tokenizer), FT_TOKENIZER_FINGERPRINT_BYTES);
     ft_tokenizer_close(&tokenizer);
     return FT_OK;
 }
@@ -72,21 +74,25 @@ static void say_progress(void *user, uint64_t done, uint64_t total) {
     ft_supervisor_notify("EXTEND_TIMEOUT_USEC=%lld\nSTATUS=%s", LOAD_GRACE_US, line);
 }
 
-static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
-    const struct ft_worker_params *params = worker->params;
-    struct ft_model_opts opts = {
+static struct ft_model_opts model_opts(const struct ft_worker_role *role,
+                                       const struct ft_worker_params *params) {
+    int32_t n_rows = step_rows_max(role, params);
+    return (struct ft_model_opts){
         .dir = params->model,
         .device = params->device,
         .n_threads = params->num_threads,
         .max_model_len = params->max_model_len,
         .kv_bytes = params->kv_cache_bytes,
         .max_step_tokens = params->max_num_batched_tokens,
-        .progress = say_progress,
-        .progress_user = worker,
         /* A draft step wants one row of each sequence, however small its share of the region. */
-        .max_step_rows = worker->step_rows_max > params->max_num_seqs ? worker->step_rows_max
-                                                                      : params->max_num_seqs,
+        .max_step_rows = n_rows > params->max_num_seqs ? n_rows : params->max_num_seqs,
     };
+}
+
+static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
+    struct ft_model_opts opts = model_opts(worker->role, worker->params);
+    opts.progress = say_progress;
+    opts.progress_user = worker;
     enum ft_code code = ft_model_open(&worker->model, &opts, err);
     if (code != FT_OK)
         return code;
@@ -99,24 +105,52 @@ static enum ft_code open_model(struct ft_worker *worker, struct ft_err *err) {
     return FT_OK;
 }
 
+/* The positions of a block in the layout that params name; one fits at least. */
+static enum ft_code find_block_tokens(const struct ft_worker_params *params,
+                                      const struct ft_model_sizes *sizes, int32_t *block_tokens,
+                                      struct ft_err *err) {
+    const struct ft_kvlayout *layout = ft_kvlayout_find(params->kv_layout);
+    *block_tokens = layout->block_tokens(sizes->max_len, FT_KV_BLOCK_TOKENS);
+    if (sizes->kv_blocks >= *block_tokens / FT_KV_BLOCK_TOKENS)
+        return FT_OK;
+    return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                      "kv_cache_bytes is %lld: it holds %lld positions, and kv_layout %s needs %d "
+                      "for one sequence of max_model_len",
+                      (long long)params->kv_cache_bytes,
+                      (long long)sizes->kv_blocks * FT_KV_BLOCK_TOKENS, layout->name,
+                      *block_tokens);
+}
+
+enum ft_code ft_worker_check_files(const struct ft_worker_role *role,
+                                   const struct ft_worker_params *params,
+                                   struct ft_worker_facts *facts, struct ft_err *err) {
+    struct ft_model_opts opts = model_opts(role, params);
+    struct ft_model_sizes sizes;
+    int32_t block_tokens;
+    enum ft_code code = ft_model_check(&opts, &sizes, err);
+    if (code == FT_OK)
+        code = find_block_tokens(params, &sizes, &block_tokens, err);
+    if (code != FT_OK)
+        return code;
+    facts->len_max = sizes.max_len;
+    return read_fingerprint(params->model, facts->fingerprint, err);
+}
+
 static enum ft_code open_kv(struct ft_worker *worker, struct ft_err *err) {
-    const struct ft_kvlayout *layout = ft_kvlayout_find(worker->params->kv_layout);
-    int32_t block_tokens = layout->block_tokens(worker->len_max, FT_KV_BLOCK_TOKENS);
-    int32_t n_pages = ft_model_kv_blocks(worker->model);
-    int32_t pages_per_block = block_tokens / FT_KV_BLOCK_TOKENS;
-    if (n_pages < pages_per_block)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                          "kv_cache_bytes is %lld: it holds %lld positions, and kv_layout %s needs "
-                          "%d for one sequence of max_model_len",
-                          (long long)worker->params->kv_cache_bytes,
-                          (long long)n_pages * FT_KV_BLOCK_TOKENS, layout->name, block_tokens);
+    struct ft_model_sizes sizes = {.max_len = worker->len_max,
+                                   .kv_blocks = ft_model_kv_blocks(worker->model)};
+    int32_t block_tokens;
+    enum ft_code code = find_block_tokens(worker->params, &sizes, &block_tokens, err);
+    if (code != FT_OK)
+        return code;
+    int32_t n_pages = sizes.kv_blocks, pages_per_block = block_tokens / FT_KV_BLOCK_TOKENS;
     struct ft_kvpool_opts pool_opts = {
         .n_blocks = n_pages / pages_per_block,
         .block_tokens = block_tokens,
         .prefix_caching = worker->params->enable_prefix_caching,
         .seed = worker->epoch,
     };
-    enum ft_code code = ft_kvpool_create(&worker->pool, &pool_opts, err);
+    code = ft_kvpool_create(&worker->pool, &pool_opts, err);
     if (code != FT_OK)
         return code;
     struct ft_kvseq_opts seq_opts = {
@@ -171,7 +205,7 @@ enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role 
     worker->step_rows_max = step_rows_max(role, params);
     code = open_model(worker, err);
     if (code == FT_OK)
-        code = read_fingerprint(worker, err);
+        code = read_fingerprint(params->model, worker->fingerprint, err);
     if (code == FT_OK)
         code = open_rest(worker, err);
     if (code != FT_OK) {

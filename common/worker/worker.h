@@ -76,13 +76,25 @@ struct ft_worker {
     struct ft_worker_stats stats;
     struct ft_step *step; /* scratch */
     void *role_state;
-    struct ft_worker_params *params_own; /* freed with it; NULL: params are somebody else's */
+    struct ft_worker_params *params_own;  /* freed with it; NULL: params are somebody else's */
     char device_uuid[FT_DEVICE_UUID_MAX]; /* "" on a CPU */
 };
 
 /* What the table of parameters cannot say, before anything is loaded.
  * fail FT_E_PROC_CONFIG names the parameter */
 enum ft_code ft_worker_check_params(const struct ft_worker_params *params, struct ft_err *err);
+
+/* What a coordinator would have to agree with. */
+struct ft_worker_facts {
+    unsigned char fingerprint[FT_TOKENIZER_FINGERPRINT_BYTES];
+    int32_t len_max;
+};
+
+/* What opening finds wrong in the files and sizes that params name, found without loading.
+ * params have passed ft_worker_check_params. fail as open */
+enum ft_code ft_worker_check_files(const struct ft_worker_role *role,
+                                   const struct ft_worker_params *params,
+                                   struct ft_worker_facts *facts, struct ft_err *err);
 
 /* Load the model and take all memory. params and role are borrowed.
  * fail FT_E_PROC_CONFIG names the parameter; FT_E_PROC_MODEL names the file; FT_E_PROC_MEMORY;

@@ -62,6 +62,7 @@ START_TEST(variant_of_a_gpu_is_a_number_and_single) {
         struct ft_err err = {0};
         enum ft_code code = ft_device_open(&device, good[i], &opts, &err);
         ck_assert_msg(code == FT_OK || code == FT_E_PROC_OS, "%s: %s", good[i], err.text);
+        ck_assert_int_eq(ft_device_check(good[i], &err), FT_OK);
         ft_device_close(&device);
     }
     for (size_t i = 0; has_kind && i < sizeof bad / sizeof bad[0]; i++) {
@@ -69,6 +70,7 @@ START_TEST(variant_of_a_gpu_is_a_number_and_single) {
         struct ft_err err = {0};
         ck_assert_int_eq(ft_device_open(&device, bad[i], &opts, &err), FT_E_PROC_CONFIG);
         ck_assert_ptr_nonnull(strstr(err.text, bad[i] + strlen("cuda:")));
+        ck_assert_int_eq(ft_device_check(bad[i], &err), FT_E_PROC_CONFIG);
     }
 }
 END_TEST
@@ -81,7 +83,8 @@ START_TEST(open_of_unknown_variant_names_those_there_are) {
     strcat(spec, ":abacus");
     ck_assert_int_eq(ft_device_open(&device, spec, &opts, &err), FT_E_PROC_CONFIG);
     ck_assert_ptr_null(device);
-    ck_assert_msg(strstr(err.text, "\"abacus\"") != NULL, "%s", err.text);
+    ck_assert_msg(strstr(err.text, ":abacus\"") != NULL, "%s", err.text);
+    ck_assert_int_eq(ft_device_check(spec, &err), FT_E_PROC_CONFIG);
 }
 END_TEST
 

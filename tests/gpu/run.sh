@@ -11,6 +11,14 @@ while [ $# -gt 0 ]; do
   case $1 in
     --no-sanitizer) sanitizer=no ;;
     --no-build) wants_build=no ;;
+    --help)
+      sed -n '2,5s/^# \{0,1\}//p' tests/gpu/run.sh
+      exit
+      ;;
+    -*)
+      sed -n '2,5s/^# \{0,1\}//p' tests/gpu/run.sh >&2
+      exit 64
+      ;;
     *) break ;;
   esac
   shift

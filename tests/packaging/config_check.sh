@@ -102,6 +102,66 @@ write 's/^listen = .*c.sock/listen = 0.0.0.0:1/'
 expect 78 "a listener beyond loopback" check "$file"
 says "$file:2: listen is '0.0.0.0:1'"
 
+# What a process would end with later in its start: KEY = VALUE of a section, and what is said.
+refuses() { # SECTION KEY VALUE SAYS
+    write "s|^\\[$1\\]|&\\n$2 = $3|"
+    expect 78 "[$1] $2 = $3" check "$file"
+    says "error: \\[$1\\] .*$4"
+}
+tls="s|^listen = .*c.sock|listen = 127.0.0.1:1\\ntls_cert = $work/cert.pem|
+    s|^target_endpoint|tls_key = $work/key.pem\\n&|"
+refuses coordinator token_file "$work/none" "$file:2: token_file: cannot open $work/none"
+echo 'name sha256:0' >"$work/tokens"
+refuses coordinator token_file "$work/tokens" "$work/tokens line 1: "
+write "$tls"
+expect 78 "certificates that are not there" check "$file"
+says "error: \\[coordinator\\] .*$work/cert.pem"
+if openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 1 \
+    -keyout "$work/key.pem" -out "$work/cert.pem" 2>/dev/null; then
+    write "$tls"
+    expect 0 "certificates that are there" check "$file"
+    write "$tls"
+    sed -i "s|^\\[target\\]|tls_client_ca = $work/ca.pem\\n&|" "$file"
+    expect 78 "authorities that are not there" check "$file"
+    says "error: \\[coordinator\\] .*$work/ca.pem"
+fi
+for section in coordinator target draft; do
+    refuses $section socket_users "root,nobody-here" "socket_users: no user 'nobody-here' here"
+    refuses $section socket_group nobody-here "socket_group: no group 'nobody-here' here"
+done
+refuses coordinator drafter bigram "$file:2: drafter bigram needs a text .* set drafter_text"
+refuses coordinator drafter unigram "drafter unigram needs a text .* set drafter_text"
+refuses coordinator drafter_chain ngram,nothing "$file:2: drafter_chain names 'nothing'"
+refuses coordinator drafter_chain chain "drafter_chain names 'chain'"
+refuses coordinator drafter_text "$work" "$file:2: drafter_text: .*$work"
+echo 'some text' >"$work/text"
+write "s|^\\[coordinator\\]|&\\ndrafter = chain\\ndrafter_chain = bigram|
+    s|^target_endpoint|drafter_text = $work/text\\n&|"
+expect 0 "a chain that has its text" check "$file"
+for section in target draft; do
+    refuses $section device gpu "$file:[0-9]+: device is \"gpu\"; this build has"
+    refuses $section device cpu:fast "device is \"cpu:fast\"; this machine can run"
+    refuses $section max_model_len 100000 "max_model_len is 100000, the model has"
+    refuses $section kv_cache_bytes 1 "kv_cache_bytes is 1, one block of 16 positions takes"
+done
+write 's/^\[target\]/&\nmax_model_len = 64/; s/^\[coordinator\]/&\nmax_model_len = 65/'
+expect 78 "a length that the target worker does not serve" check "$file"
+says 'error: \[coordinator\] max_model_len is 65: the target worker serves at most 64'
+write 's/^\[coordinator\]/&\nmax_model_len = 1025/'
+expect 78 "a length that the target model does not have" check "$file"
+says 'error: \[coordinator\] max_model_len is 1025: the target worker serves at most 1024'
+write 's/^\[coordinator\]/&\nmax_model_len = 1024/'
+expect 0 "a length that the target model has" check "$file"
+
+# Tokenizers count by what they mean, not by their bytes.
+cp -r "$models/demo-draft" "$work/draft" && echo >>"$work/draft/tokenizer.json"
+write "s|^model = .*demo-draft|model = $work/draft|"
+expect 0 "the same tokenizer in other bytes" check "$file"
+says ': can be used, 0 errors, 0 warnings'
+sed -i 's/<|eot_id|>/<|end_of_turn|>/' "$work/draft/tokenizer.json"
+expect 78 "a draft with another tokenizer" check "$file"
+says 'error: \[draft\] the draft model has another tokenizer .* end with status 78'
+
 # What the caller's environment says is no part of the file.
 write ''
 FORETOKEN_TARGET_MAX_NUM_SEQS=x expect 0 "the environment of the caller does not count" \

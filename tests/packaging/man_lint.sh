@@ -19,11 +19,19 @@ for page in "$dir"/*.[158]; do
 done
 [ "$n" -eq 5 ] || bad "$n pages, not 5"
 
+# What foretokenctl asks of the environment is in its page.
+for name in $(grep -o 'FORETOKEN_[A-Z_]*' "$(dirname "$0")/../../foretokenctl/env.c" | sort -u); do
+    sed -n '/^.SH ENVIRONMENT/,/^.SH SEE/p' "$dir/foretokenctl.1" | grep -q "$name" ||
+        bad "$name in foretokenctl(1)"
+done
+
 # Every key of --help is in its program's page, and those that a file may hold in the file's.
 for role in coordinator target draft; do
     keys=$("$dir/../bin/foretoken-$role" --help | sed -n 's/^  --\([a-z_]*\) .*/\1/p' |
-        grep -v '^\(config\|version\|help\|check\)$')
+        grep -v '^\(config\|version\|help\|check\|set\)$')
     [ -n "$keys" ] || bad "no keys of $role"
+    "$dir/../bin/foretoken-$role" --help | grep -q '^  --set KEY=VALUE ' &&
+        grep -q '^.fB.-.-set.fR' "$dir/foretoken-$role.8" || bad "--set of $role"
     for key in $keys; do
         grep -q "^.fB.-.-$key.fR" "$dir/foretoken-$role.8" || bad "--$key in foretoken-$role(8)"
         case $key in

@@ -24,17 +24,27 @@ uint64_t hash_model_chain(uint64_t history, int32_t token) {
     return hash_model_mix(history + UINT64_C(0x9E3779B97F4A7C15) * (uint64_t)(token + 1)) | 1;
 }
 
-enum ft_code ft_model_open(struct ft_model **out, const struct ft_model_opts *opts,
-                           struct ft_err *err) {
+enum ft_code ft_model_check(const struct ft_model_opts *opts, struct ft_model_sizes *sizes,
+                            struct ft_err *err) {
     if (opts->kv_bytes < g_hash_model.block_bytes)
         return ft_err_set(err, FT_E_PROC_CONFIG, "model", "kv_cache_bytes is %lld: one block is %d",
                           (long long)opts->kv_bytes, g_hash_model.block_bytes);
+    sizes->max_len = opts->max_model_len > 0 ? opts->max_model_len : g_hash_model.len_max;
+    sizes->kv_blocks = (int32_t)(opts->kv_bytes / g_hash_model.block_bytes);
+    return FT_OK;
+}
+
+enum ft_code ft_model_open(struct ft_model **out, const struct ft_model_opts *opts,
+                           struct ft_err *err) {
+    struct ft_model_sizes sizes;
+    if (ft_model_check(opts, &sizes, err) != FT_OK)
+        return err->code;
     struct ft_model *model = calloc(1, sizeof *model);
     model->opts = *opts;
     strcpy(model->config.architecture, "HistoryForTests");
     model->config.vocab_size = g_hash_model.vocab;
     model->weights.dtype = FT_DTYPE_F32;
-    model->n_blocks = (int32_t)(opts->kv_bytes / g_hash_model.block_bytes);
+    model->n_blocks = sizes.kv_blocks;
     model->kv = calloc((size_t)model->n_blocks * FT_KV_BLOCK_TOKENS, sizeof *model->kv);
     *out = model;
     return FT_OK;

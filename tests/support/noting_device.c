@@ -248,6 +248,10 @@ static void noting_close(struct ft_device *device) {
     free(device);
 }
 
+static enum ft_code noting_check(const char *variant, struct ft_err *err) {
+    return ft_cpu_device.check(variant, err);
+}
+
 static const struct ft_device_kind k_noting;
 
 static enum ft_code noting_open(struct ft_device **out, const char *variant,
@@ -383,6 +387,7 @@ static const struct ft_device_kind k_noting = {
     .is_host = false,
     .n_programs_max = FT_CUDA_PROGRAMS_MAX,
     .ops = &noting_ops,
+    .check = noting_check,
     .open = noting_open,
     .close = noting_close,
     .describe = noting_describe,

@@ -71,6 +71,12 @@ static const struct {
       "--synthetic_acceptance_length=2"},
      3,
      "both set"},
+    {{"--target_endpoint=unix:/x", "--drafter_chain=ngram,nothing"}, 2, "names 'nothing'"},
+    {{"--target_endpoint=unix:/x", "--drafter_chain=chain"}, 2, "names 'chain'"},
+    {{"--target_endpoint=unix:/x", "--drafter_chain=ngram,ngram,ngram,ngram,ngram"},
+     2,
+     "more than 4 drafters"},
+    {{"--target_endpoint=unix:/x", "--drafter=bigram"}, 2, "set drafter_text"},
     {{"--target_endpoint"}, 1, "needs a value"},
 };
 

@@ -133,7 +133,7 @@ START_TEST(generate_stats_is_one_line_on_standard_error) {
     CHECK_OUT("Hello w\xC3\xB6rld!");
     CHECK_ERR("finish stop, prompt 11 tokens (8 cached), output 3 tokens, first after 0.500 s, "
               "total 2.500 s, 1.0 tokens/s, 5 target steps, accepted 10 of 16 drafted (62.5 %), "
-              "3.50 tokens a round, plain steps 1: draft worker down\n");
+              "3.50 tokens a draft, plain steps 1: draft worker down\n");
 }
 END_TEST
 
@@ -199,6 +199,25 @@ START_TEST(every_status_has_its_exit_status) {
 }
 END_TEST
 
+START_TEST(request_larger_than_the_service_takes_is_no_try_again) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/prompt", service.dir);
+    FILE *f = fopen(path, "w");
+    for (int i = 0; i < 5 << 20; i++) /* past gRPC's 4 MiB */
+        fputc('a', f);
+    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_int_eq(RUN("generate", "--prompt-file", path), 64);
+    CHECK_ERR("larger than max");
+}
+END_TEST
+
+START_TEST(bench_that_could_not_write_its_page_measures_nothing) {
+    ck_assert_int_eq(RUN("bench", "--html", "/nowhere/page.html"), 74);
+    CHECK_ERR("cannot write /nowhere/page.html");
+    ck_assert_int_eq(service.n_generate, 0);
+}
+END_TEST
+
 START_TEST(timeout_ends_the_call) {
     ck_assert_int_eq(RUN("generate", "hang", "--timeout", "0.2"), 75);
     CHECK_ERR("DEADLINE_EXCEEDED");
@@ -224,6 +243,32 @@ START_TEST(endpoint_comes_from_the_environment_too) {
     ck_assert_int_eq(run_with(run, ARGS("generate", "hello")), 69);
     run.endpoint = service.endpoint;
     ck_assert_int_eq(run_with(run, ARGS("generate", "hello")), 0);
+}
+END_TEST
+
+START_TEST(tls_of_the_environment_is_a_switch_or_refused) {
+    static const char *const off[] = {"FORETOKEN_TLS=0", "FORETOKEN_TLS=false", "FORETOKEN_TLS="};
+    static const char *const bad[] = {"FORETOKEN_TLS=yes", "FORETOKEN_TLS=on", "FORETOKEN_TLS=2"};
+    for (size_t i = 0; i < sizeof off / sizeof off[0]; i++)
+        ck_assert_int_eq(run_with((struct run){.setting = off[i]}, ARGS("generate", "hello")), 0);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ck_assert_int_eq(run_with((struct run){.setting = bad[i]}, ARGS("generate", "hello")), 64);
+        CHECK_ERR("must be 1 or true, or 0 or false");
+    }
+    ck_assert_int_eq(
+        run_with((struct run){.setting = bad[0]}, ARGS("--no-tls", "generate", "hello")),
+        0); /* a flag comes first */
+}
+END_TEST
+
+START_TEST(input_file_that_is_there_and_cannot_be_opened_is_71) {
+    char path[80];
+    snprintf(path, sizeof path, "%s/loop", service.dir);
+    ck_assert_int_eq(symlink(path, path), 0); /* refused to root as well */
+    ck_assert_int_eq(RUN("generate", "--prompt-file", path), 71);
+    ck_assert_int_eq(RUN("batch", path, "/nowhere/out"), 71);
+    ck_assert_int_eq(RUN("config", "check", path), 71);
+    CHECK_ERR("cannot open");
 }
 END_TEST
 
@@ -399,6 +444,8 @@ static TCase *generate_case(void) {
     tcase_add_test(tc, generate_into_a_closed_pipe_stops);
     tcase_add_test(tc, generate_onto_a_full_disk_says_so);
     tcase_add_test(tc, generate_of_a_service_off_its_protocol_says_so);
+    tcase_add_test(tc, request_larger_than_the_service_takes_is_no_try_again);
+    tcase_add_test(tc, bench_that_could_not_write_its_page_measures_nothing);
     tcase_add_test(tc, timeout_ends_the_call);
     return tc;
 }
@@ -409,6 +456,8 @@ static TCase *usage_case(void) {
     tcase_add_loop_test(tc, every_status_has_its_exit_status, 0, 16);
     tcase_add_test(tc, unreachable_service_is_unavailable);
     tcase_add_test(tc, endpoint_comes_from_the_environment_too);
+    tcase_add_test(tc, tls_of_the_environment_is_a_switch_or_refused);
+    tcase_add_test(tc, input_file_that_is_there_and_cannot_be_opened_is_71);
     tcase_add_loop_test(tc, bad_usage_is_64_and_one_line, 0, 12);
     tcase_add_test(tc, missing_prompt_file_is_66);
     tcase_add_test(tc, tokenize_prints_ids_and_pieces);

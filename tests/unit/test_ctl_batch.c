@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "support/suite.h"
 #include "unit/test_ctl_run.h"
@@ -164,6 +166,23 @@ START_TEST(unavailable_service_is_asked_again) {
 }
 END_TEST
 
+START_TEST(line_larger_than_the_service_takes_is_asked_once) {
+    FILE *f = fopen(in_path, "w");
+    fputs("{\"text\":\"", f);
+    for (int i = 0; i < 5 << 20; i++)
+        fputc('a', f);
+    fputs("\"}\n{\"text\":\"hello\"}\n", f);
+    ck_assert_int_eq(fclose(f), 0);
+    int64_t begin_ns = ft_clock_now_ns();
+    ck_assert_int_eq(RUN("batch", in_path, out_path), 65);
+    ck_assert_int_lt(ft_clock_now_ns() - begin_ns, 8000000000); /* trying again takes ten seconds */
+    json_t *list = results();
+    require_error(list, 0, 1, "RESOURCE_EXHAUSTED", "larger than max");
+    require_result(list, 1, 2, "Hello w\xC3\xB6rld!");
+    json_decref(list);
+}
+END_TEST
+
 START_TEST(broken_off_run_goes_on_where_it_was) {
     static const char lines[] =
         "{\"text\":\"hello\"}\n{\"text\":\"hello\"}\n{\"text\":\"hello\"}\n";
@@ -231,6 +250,35 @@ START_TEST(files_that_do_not_fit_are_refused_and_left_alone) {
 }
 END_TEST
 
+START_TEST(files_that_are_pipes_are_refused_at_once) {
+    char fifo[80];
+    snprintf(fifo, sizeof fifo, "%s/fifo", service.dir);
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+    write_file(in_path, "{\"text\":\"hello\"}\n");
+    ck_assert_int_eq(RUN("batch", in_path, fifo), 64);
+    CHECK_ERR("OUT must be a file");
+    ck_assert_int_eq(RUN("batch", in_path, "/dev/stdout"), 64);
+    CHECK_ERR("OUT must be a file");
+    ck_assert_int_eq(RUN("batch", fifo, out_path), 64);
+    CHECK_ERR("IN must be a file");
+    ck_assert_int_eq(access(out_path, F_OK), -1);
+    ck_assert_int_eq(service.n_generate, 0);
+}
+END_TEST
+
+START_TEST(signal_ends_a_run_that_waits_for_its_token) {
+    char fifo[80];
+    snprintf(fifo, sizeof fifo, "%s/fifo", service.dir);
+    ck_assert_int_eq(mkfifo(fifo, 0600), 0);
+    write_file(in_path, "{\"text\":\"hello\"}\n");
+    ck_assert_int_eq(run_with((struct run){.signo_late = SIGTERM},
+                              ARGS("batch", in_path, out_path, "--token-file", fifo)),
+                     -SIGTERM);
+    ck_assert_int_eq(
+        run_with((struct run){.signo_late = SIGINT}, ARGS("stats", "--token-file", fifo)), -SIGINT);
+}
+END_TEST
+
 /* Many lines, few at a time. */
 START_TEST(long_batch_is_bounded_and_complete) {
     FILE *f = fopen(in_path, "w");
@@ -262,9 +310,12 @@ int main(void) {
     tcase_add_test(tc, line_says_what_flags_say_and_overrides_them);
     tcase_add_test(tc, chat_is_an_input);
     tcase_add_test(tc, unavailable_service_is_asked_again);
+    tcase_add_test(tc, line_larger_than_the_service_takes_is_asked_once);
     tcase_add_test(tc, broken_off_run_goes_on_where_it_was);
     tcase_add_test(tc, interrupt_keeps_what_is_done);
     tcase_add_test(tc, files_that_do_not_fit_are_refused_and_left_alone);
+    tcase_add_test(tc, files_that_are_pipes_are_refused_at_once);
+    tcase_add_test(tc, signal_ends_a_run_that_waits_for_its_token);
     tcase_add_test(tc, long_batch_is_bounded_and_complete);
     suite_add_tcase(suite, tc);
     return suite_run(suite);

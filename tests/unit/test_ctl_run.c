@@ -11,7 +11,8 @@
 
 #include "common/base/clock.h"
 
-#define RUN_NS 20000000000 /* a run takes milliseconds; a sanitizer's a second */
+#define RUN_NS 20000000000       /* a run takes milliseconds; a sanitizer's a second */
+#define SIGNAL_LATE_NS 300000000 /* by then it waits for what does not come */
 
 struct ctl_service service;
 struct ft_buf out, err_out;
@@ -53,7 +54,8 @@ static pid_t spawn(const struct run *run, char **argv, int out_fd, int err_fd) {
     char tsan[512]; /* what a sanitizer needs to know of gRPC reaches the program too */
     const char *options = getenv("TSAN_OPTIONS");
     snprintf(tsan, sizeof tsan, "TSAN_OPTIONS=%s", options != NULL ? options : "");
-    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", tsan, NULL};
+    char *setting = (char *)(uintptr_t)run->setting; /* NULL ends the list */
+    char *environment[] = {variable, "LSAN_OPTIONS=exitcode=99", tsan, setting, NULL};
     posix_spawn_file_actions_t actions;
     pid_t pid;
     if (run->variable != NULL)
@@ -81,7 +83,7 @@ static bool drain(int fd, struct ft_buf *buf) {
 
 /* Serve and read until both outputs end. */
 static void attend(const struct run *run, pid_t pid, int out_fd, int err_fd) {
-    int64_t until = ft_clock_now_ns() + RUN_NS;
+    int64_t begin = ft_clock_now_ns(), until = begin + RUN_NS;
     bool out_open = true, err_open = true, acted = false;
     while (out_open || err_open) {
         struct pollfd fds[2] = {{out_open ? out_fd : -1, POLLIN, 0},
@@ -97,6 +99,10 @@ static void attend(const struct run *run, pid_t pid, int out_fd, int err_fd) {
             for (int i = 0; i < 50; i++) /* let the calls arrive */
                 ft_rpc_loop_step(service.loop, ft_clock_now_ns() + 1000000);
             kill(pid, run->signo_err);
+        }
+        if (run->signo_late != 0 && !acted && ft_clock_now_ns() > begin + SIGNAL_LATE_NS) {
+            acted = true;
+            kill(pid, run->signo_late);
         }
         if (out.len > 0 && !acted) {
             acted = true;

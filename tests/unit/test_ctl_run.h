@@ -21,9 +21,11 @@ extern struct ft_buf out, err_out;
 struct run {
     const char *endpoint; /* NULL: the service's; "": no --endpoint */
     const char *variable; /* FORETOKEN_ENDPOINT */
+    const char *setting;  /* NAME=VALUE of the environment */
     const char *input;    /* of standard input, a path */
     int signo;            /* sent once something was printed */
     int signo_err;        /* the same, on standard error */
+    int signo_late;       /* sent a moment after the start, whatever was printed */
     bool terminal;        /* standard output is one */
     bool close_early;     /* standard output is closed once something was printed */
     const char *output;   /* standard output is this file */

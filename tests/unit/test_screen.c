@@ -113,7 +113,7 @@ START_TEST(screen_says_what_an_operator_looks_for) {
     struct ft_wire_stats s = some_stats();
     const char *text = show(&s, 80, false, &past);
     ck_assert_ptr_nonnull(strstr(text, "foretoken 0.1.0  ready  up 1m 40s"));
-    ck_assert_ptr_nonnull(strstr(text, "50.0 % of 1200, 3.00 tokens a round"));
+    ck_assert_ptr_nonnull(strstr(text, "50.0 % of 1200, 3.00 tokens a draft"));
     ck_assert_ptr_nonnull(strstr(text, "90 60 30 20 % of drafts"));
     ck_assert_ptr_nonnull(strstr(text, "up 1h 06m  epoch ffffffffffffffff"));
     ck_assert_ptr_nonnull(strstr(text, "Llama-3.2-3B"));

@@ -206,9 +206,13 @@ static const struct ft_isa *find_isa(const char *variant, struct ft_err *err) {
         size_t len = strlen(known);
         snprintf(known + len, sizeof known - len, "%s%s", i == 0 ? "" : ", ", isa->name);
     }
-    ft_err_set(err, FT_E_PROC_CONFIG, "cpu", "device variant is \"%s\"; this machine can run %s",
+    ft_err_set(err, FT_E_PROC_CONFIG, "cpu", "device is \"cpu:%s\"; this machine can run %s",
                variant, known);
     return NULL;
+}
+
+static enum ft_code cpu_check(const char *variant, struct ft_err *err) {
+    return find_isa(variant, err) != NULL ? FT_OK : FT_E_PROC_CONFIG;
 }
 
 static void free_device(struct cpu_device *cpu) {
@@ -368,6 +372,7 @@ const struct ft_device_kind ft_cpu_device = {
     .name = "cpu",
     .is_host = true,
     .ops = &cpu_ops,
+    .check = cpu_check,
     .open = cpu_open,
     .close = cpu_close,
     .describe = cpu_describe,

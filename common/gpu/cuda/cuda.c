@@ -105,13 +105,20 @@ static enum ft_code parse_variant(const char *variant, int *number, bool *is_sin
         n = strtol(variant, &end, 10);
         *is_single = end != variant && strcmp(end, "," SINGLE) == 0;
         if (end == variant || (*end != '\0' && !*is_single) || n < 0 || n > 1023)
-            return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                              "device variant is \"%s\"; it is the number of a GPU, 0 to 1023, "
-                              "and may end in \"," SINGLE "\"",
-                              variant);
+            return ft_err_set(
+                err, FT_E_PROC_CONFIG, MODULE,
+                "device is \"cuda:%s\"; behind the colon comes the number of a GPU, 0 to 1023, "
+                "and may end in \"," SINGLE "\"",
+                variant);
     }
     *number = (int)n;
     return FT_OK;
+}
+
+static enum ft_code cuda_check(const char *variant, struct ft_err *err) {
+    int number;
+    bool is_single;
+    return parse_variant(variant, &number, &is_single, err);
 }
 
 static enum ft_code find_gpu(struct cuda_device *cuda, struct ft_err *err) {
@@ -412,6 +419,7 @@ const struct ft_device_kind ft_cuda_device = {
     .is_host = false,
     .n_programs_max = FT_CUDA_PROGRAMS_MAX,
     .ops = &cuda_ops,
+    .check = cuda_check,
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,

@@ -67,15 +67,24 @@ static void sim_close(struct ft_device *device) {
     free(device);
 }
 
+static enum ft_code sim_check(const char *variant, struct ft_err *err) {
+    if (variant[0] == '\0')
+        return FT_OK;
+    return ft_err_set(err, FT_E_PROC_CONFIG, "sim", "no such device: cuda:%s", variant);
+}
+
 static enum ft_code sim_open(struct ft_device **out, const char *variant,
                              const struct ft_device_opts *opts, struct ft_err *err) {
     (void)opts;
     struct sim_device *sim = calloc(1, sizeof *sim);
     float *scratch = aligned_alloc(64, SCRATCH_BYTES);
-    if (sim == NULL || scratch == NULL || variant[0] != '\0') {
+    enum ft_code code = sim_check(variant, err);
+    if (code == FT_OK && (sim == NULL || scratch == NULL))
+        code = ft_err_set(err, FT_E_PROC_MEMORY, "sim", "no memory for the device");
+    if (code != FT_OK) {
         free(sim);
         free(scratch);
-        return ft_err_set(err, FT_E_PROC_CONFIG, "sim", "no such device: cuda:%s", variant);
+        return code;
     }
     sim->device.kind = &ft_cuda_device;
     sim->target = (struct k_target){
@@ -184,6 +193,7 @@ const struct ft_device_kind ft_cuda_device = {
     .name = "cuda",
     .is_host = false,
     .ops = &sim_ops,
+    .check = sim_check,
     .open = sim_open,
     .close = sim_close,
     .describe = sim_describe,
