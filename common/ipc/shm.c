@@ -46,7 +46,7 @@ int ft_shm_open_fresh(char name[FT_REGION_NAME_MAX]) {
 
 static bool is_ours(const char *entry) {
     size_t n = sizeof FT_SHM_PREFIX - 2; /* no slash */
-    return strncmp(entry, FT_SHM_PREFIX + 1, n) == 0 && strlen(entry) == n + DIGITS &&
+    return strncmp(entry, &FT_SHM_PREFIX[1], n) == 0 && strlen(entry) == n + DIGITS &&
            strspn(entry + n, "0123456789abcdef") == DIGITS;
 }
 

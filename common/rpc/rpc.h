@@ -133,9 +133,8 @@ struct ft_rpc_server_opts {
     size_t reply_max;      /* bytes, sent; 0: message_max */
     size_t send_queue_max; /* bytes queued per call before send fails; 0: 1 MiB */
     int32_t calls_max;     /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
-    /* A server with a TCP endpoint asks connections that are silent for so long whether they are
-     * there, and ends those that say nothing for a third of it; 0: 30 s. One with Unix endpoints
-     * alone never asks. */
+    /* A server with a TCP endpoint asks connections that are silent for so long, and ends those
+     * that say nothing for a third of it; 0: 30 s. One with Unix endpoints alone never asks. */
     int32_t keepalive_ms;
     struct ft_rpc_tls *tls; /* what TCP endpoints speak; NULL: plain. Outlives the server. */
     struct ft_rpc_socket_rule socket; /* of Unix endpoints, which never speak TLS */
