@@ -29,7 +29,8 @@ struct ft_region_layout {
 };
 
 /* A GPU's memory for rows, shared by its device. It outlives the region, and everybody who has it
- * open: its owner keeps it until the process ends. */
+ * open: its owner keeps it, from one model to the next too, until it has served another region
+ * since or the process ends. */
 struct ft_region_memory {
     struct ft_device *device;
     void *at;

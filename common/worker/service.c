@@ -336,6 +336,7 @@ static void on_reloaded(void *user, struct ft_worker *fresh, int64_t load_ns,
     if (stream != NULL)
         finish(stream, STATUS_ABORTED, "the worker has another model now");
     ft_worker_exchange(service->worker, fresh);
+    ft_worker_inherit(service->worker, fresh);
     ft_worker_close(&fresh);
     say_reloaded(service->worker, load_ns);
     if (call == NULL)

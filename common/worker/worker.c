@@ -223,6 +223,26 @@ void ft_worker_exchange(struct ft_worker *a, struct ft_worker *b) {
     *b = c;
 }
 
+/* rows_before of old were opened by nobody since old's own were. */
+void ft_worker_inherit(struct ft_worker *fresh, struct ft_worker *old) {
+    struct ft_region_memory *rows = &old->device_rows;
+    struct ft_region_layout layout = layout_of(fresh);
+    if (rows->at == NULL)
+        return;
+    rows->device = ft_model_device(fresh->model);
+    if (rows->bytes >= ft_region_rows_bytes(&layout))
+        fresh->device_rows = *rows;
+    else
+        fresh->rows_before = *rows;
+    *rows = (struct ft_region_memory){0};
+}
+
+static void give_back(struct ft_region_memory *memory) {
+    if (memory->at != NULL)
+        memory->device->kind->give_back(memory->device, memory->at, memory->bytes);
+    *memory = (struct ft_region_memory){0};
+}
+
 void ft_worker_close(struct ft_worker **worker) {
     if (*worker == NULL)
         return;
@@ -232,9 +252,8 @@ void ft_worker_close(struct ft_worker **worker) {
     if (w->role_state != NULL)
         w->role->close(w);
     ft_region_close(&w->region);
-    if (w->device_rows.at != NULL)
-        w->device_rows.device->kind->give_back(w->device_rows.device, w->device_rows.at,
-                                               w->device_rows.bytes);
+    give_back(&w->device_rows);
+    give_back(&w->rows_before);
     ft_step_destroy(&w->step);
     ft_kvseq_destroy(&w->seqs);
     ft_kvpool_destroy(&w->pool);

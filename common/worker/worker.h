@@ -70,6 +70,7 @@ struct ft_worker {
     struct ft_kvseq_table *seqs;
     struct ft_region *region;            /* NULL while no coordinator is attached */
     struct ft_region_memory device_rows; /* made when first wanted, kept to the end */
+    struct ft_region_memory rows_before; /* of the model before, too small for this one */
     int32_t load_tenths;                 /* of the weights, when last said */
     int32_t n_warm_shapes;               /* of model/shapes.h, whose steps were done at start */
     uint64_t coordinator_epoch;
@@ -102,6 +103,10 @@ enum ft_code ft_worker_check_files(const struct ft_worker_role *role,
 enum ft_code ft_worker_open(struct ft_worker **out, const struct ft_worker_role *role,
                             const struct ft_worker_params *params, struct ft_err *err);
 void ft_worker_close(struct ft_worker **worker);
+/* fresh is to serve in place of old, on the same device: what a coordinator may have open of old's
+ * rows is fresh's then, because it would be read even when it has been freed. Before old is closed.
+ */
+void ft_worker_inherit(struct ft_worker *fresh, struct ft_worker *old);
 /* Both live on under the other's address. Nothing may hold on to what one of them owns. */
 void ft_worker_exchange(struct ft_worker *a, struct ft_worker *b);
 

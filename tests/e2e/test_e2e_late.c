@@ -87,7 +87,7 @@ END_TEST
 START_TEST(dev62_answer_that_is_read_after_sigterm_arrives_whole) {
     struct gen *all[1] = {&g_gen};
     for (int stream = 0; stream < 2; stream++) {
-        cluster_start_pair(&g_cluster, "r7", "r7n", NULL);
+        cluster_start_pair(&g_cluster, "r7", "r7n", "--shutdown_timeout_ms=100000");
         struct ft_wire_generate request = request_of(3, stream != 0);
         gen_start(&g_cluster, &request, &g_gen);
         while (cluster_stats(&g_cluster).num_requests_running == 0)

@@ -549,9 +549,12 @@ int main(void) {
     tcase_add_test(tc, dev09_slots_give_the_text_of_blocks_under_pressure);
     tcase_add_test(tc, streams_go_on_while_a_long_text_is_tokenized);
     tcase_add_test(tc, short_request_beside_long_prefills_waits_at_most_two_steps);
-    tcase_add_test(tc, queue_holds_as_many_calls_as_it_says);
-    tcase_add_test(tc, health_and_admin_answer_where_no_call_has_a_place_any_more);
     suite_add_tcase(suite, tc);
+    TCase *crowd = tcase_create("crowd");
+    tcase_set_timeout(crowd, 300);
+    tcase_add_test(crowd, queue_holds_as_many_calls_as_it_says);
+    tcase_add_test(crowd, health_and_admin_answer_where_no_call_has_a_place_any_more);
+    suite_add_tcase(suite, crowd);
     TCase *soak = tcase_create("soak");
     tcase_set_timeout(soak, 7200);
     tcase_add_test(soak, dev41_sixty_four_clients_get_their_solo_text_and_leave_nothing);

@@ -449,6 +449,40 @@ START_TEST(worker_that_cannot_be_opened_leaves_nothing_pinned) {
 }
 END_TEST
 
+/* As a reload does: another model takes the place of the one that served. */
+static void exchange(struct rig *rig, int32_t n_seqs) {
+    struct ft_worker *fresh = NULL;
+    struct ft_err err = {0};
+    rig->params.max_num_seqs = n_seqs;
+    ck_assert_msg(ft_worker_open(&fresh, &rig->role, &rig->params, &err) == FT_OK, "%s", err.text);
+    ft_worker_detach(rig->worker);
+    ft_worker_exchange(rig->worker, fresh);
+    ft_worker_inherit(rig->worker, fresh);
+    ft_worker_close(&fresh);
+}
+
+/* A coordinator may read them until it hears that the stream has ended. */
+START_TEST(rows_on_the_device_outlive_the_model_that_wrote_them) {
+    start(&g_warm, &dw_draft_role, "noting", 0);
+    float *rows = g_warm.worker->device_rows.at;
+    ck_assert_ptr_nonnull(rows);
+    exchange(&g_warm, SEQS);
+    ck_assert_ptr_eq(g_warm.worker->device_rows.at, rows);
+    rows[0] = 1;
+    attach(&g_warm, true);
+    ck_assert_ptr_eq(g_warm.worker->device_rows.at, rows);
+
+    exchange(&g_warm, 2 * SEQS); /* they are too few for that one */
+    ck_assert_ptr_eq(g_warm.worker->rows_before.at, rows);
+    rows[0] = 2;
+    attach(&g_warm, true);
+    ck_assert_ptr_ne(g_warm.worker->device_rows.at, rows);
+    exchange(&g_warm, SEQS);
+    ck_assert_ptr_null(g_warm.worker->rows_before.at);
+    stop(&g_warm);
+}
+END_TEST
+
 START_TEST(nothing_is_done_or_said_where_nothing_is_noted_or_wanted) {
     static const struct {
         const char *device;
@@ -501,6 +535,7 @@ int main(void) {
     tcase_add_test(tcase, failure_to_capture_is_a_warning_and_the_worker_serves);
     tcase_add_loop_test(tcase, step_whose_program_cannot_be_made_is_served, 0, NOTING_STAGES);
     tcase_add_test(tcase, worker_that_cannot_be_opened_leaves_nothing_pinned);
+    tcase_add_test(tcase, rows_on_the_device_outlive_the_model_that_wrote_them);
     tcase_add_test(tcase, nothing_is_done_or_said_where_nothing_is_noted_or_wanted);
     tcase_add_test(tcase, small_pools_are_kept_within);
     suite_add_tcase(suite, tcase);

@@ -4,8 +4,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/gpu/kernels/driver.h"
+
 #define MODULE "cuda"
-#define DRIVER_VERSION 12000 /* of the driver's interface that is asked for below */
 
 _Static_assert(sizeof(cudaIpcMemHandle_t) == sizeof(struct ft_device_handle), "one handle");
 
@@ -46,18 +47,13 @@ enum ft_code ft_cuda_share(struct CUstream_st *stream, size_t bytes, void **out,
 /* Bytes of the allocation at memory; 0: not known. The runtime has no such question. */
 static size_t allocation_bytes(void *memory) {
     typedef int (*range_fn)(unsigned long long *base, size_t *bytes, unsigned long long at);
-    void *symbol = NULL;
-    enum cudaDriverEntryPointQueryResult result;
+    void *symbol = k_driver_find("cuMemGetAddressRange");
+    range_fn range;
     unsigned long long base = 0;
     size_t bytes = 0;
-    if (cudaGetDriverEntryPointByVersion("cuMemGetAddressRange", &symbol, DRIVER_VERSION,
-                                         cudaEnableDefault, &result) != cudaSuccess ||
-        result != cudaDriverEntryPointSuccess || symbol == NULL) {
-        (void)cudaGetLastError();
-        return 0;
-    }
-    range_fn range;
     memcpy(&range, &symbol, sizeof range);
+    if (range == NULL)
+        return 0;
     return range(&base, &bytes, (unsigned long long)(uintptr_t)memory) == 0 ? bytes : 0;
 }
 
