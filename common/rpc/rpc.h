@@ -155,8 +155,8 @@ enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endp
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err);
 /* Another calls_max, for calls that come from now on. */
 void ft_rpc_server_limit_calls(struct ft_rpc_server *server, int32_t calls_max);
-/* Drain: new calls see UNAVAILABLE (but in_drain), running ones have grace_ns. Then cancel the rest
- * and free everything. Runs the loop; not from a handler of this server. */
+/* Drain: new calls see UNAVAILABLE (but in_drain), running ones have grace_ns, and time to be read
+ * unless it is 0. Then cancel the rest, free everything. Runs the loop; not from a handler. */
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns);
 
 /* Queue a message; copies it. fail FT_E_REQ_EXHAUSTED: send_queue_max; FT_E_REQ_CANCELLED: the

@@ -156,7 +156,7 @@ struct ft_rpc_server {
     struct ft_rpc_call *waiting; /* takes the next call; NULL when there is none to take it */
     int32_t n_calls;             /* calls that core gave us and that are not gone */
     int32_t n_crowd;             /* of them, those let in past calls_max */
-    int64_t last_gone_ns;        /* when the last of them went */
+    int64_t linger_until_ns;     /* so long what they were sent may not have been read yet */
     struct ft_rpc_tag on_shutdown;
     bool is_shut_down;
 };
@@ -177,6 +177,7 @@ struct ft_rpc_call {
     int core_cancelled;          /* written by core with on_close */
     bool seen;                   /* a handler was called: on_gone is owed */
     bool sending;                /* on_sent is out */
+    int64_t sent_ns, slowest_ns; /* since when; and the longest that it was out */
     bool headers_sent, message_sent, finished, status_sent;
     bool over; /* core says that the call has ended */
     bool cancelled;
@@ -185,6 +186,8 @@ struct ft_rpc_call {
     void *user;
 };
 
+/* A call has ended of which a message was on its way for as long as slowest_ns. */
+void ft_rpc_server_linger(struct ft_rpc_server *server, int64_t slowest_ns);
 /* Arm the server for one more call, if it is not and may be. */
 void ft_rpc_server_arm(struct ft_rpc_server *server);
 struct ft_rpc_call *ft_rpc_call_create(struct ft_rpc_server *server);

@@ -236,8 +236,18 @@ void ft_rpc_server_arm(struct ft_rpc_server *server) {
 }
 
 /* Core closes a connection with its last call, and a client that writes to it at that moment drops
- * what it has not read yet. So what ended last gets this long to be read. */
+ * what it has not read yet. So what ended last gets so long to be read, and a client that was slow
+ * before twice as long as it took then, up to a limit. */
 #define LINGER_NS ((int64_t)50000000)
+#define LINGER_MAX_NS ((int64_t)2000000000)
+
+void ft_rpc_server_linger(struct ft_rpc_server *server, int64_t slowest_ns) {
+    int64_t ns = 2 * slowest_ns;
+    ns = ns < LINGER_NS ? LINGER_NS : ns > LINGER_MAX_NS ? LINGER_MAX_NS : ns;
+    int64_t until_ns = ft_clock_now_ns() + ns;
+    if (until_ns > server->linger_until_ns)
+        server->linger_until_ns = until_ns;
+}
 
 static void wait_for_calls(struct ft_rpc_server *server, int64_t grace_ns) {
     int64_t now_ns = ft_clock_now_ns();
@@ -246,10 +256,8 @@ static void wait_for_calls(struct ft_rpc_server *server, int64_t grace_ns) {
         ft_rpc_loop_step(server->loop, until_ns);
         now_ns = ft_clock_now_ns();
     }
-    if (until_ns > server->last_gone_ns + LINGER_NS)
-        until_ns = server->last_gone_ns + LINGER_NS;
-    while (server->n_calls == 0 && ft_clock_now_ns() < until_ns)
-        ft_rpc_loop_step(server->loop, until_ns);
+    while (grace_ns > 0 && server->n_calls == 0 && ft_clock_now_ns() < server->linger_until_ns)
+        ft_rpc_loop_step(server->loop, server->linger_until_ns);
 }
 
 static bool is_idle(const struct ft_rpc_server *server) {

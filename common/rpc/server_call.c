@@ -24,9 +24,9 @@ static void release(struct ft_rpc_call *call) {
     }
     struct ft_rpc_server *server = call->server;
     server->n_crowd -= call->in_crowd;
+    ft_rpc_server_linger(server, call->slowest_ns);
     ft_rpc_call_destroy(call);
     server->n_calls--;
-    server->last_gone_ns = ft_clock_now_ns();
     ft_rpc_server_arm(server);
 }
 
@@ -89,6 +89,8 @@ static void on_sent(void *owner, bool ok) {
     struct ft_rpc_call *call = owner;
     (void)ok; /* a failed write is followed by on_close, which tells the handler */
     call->sending = false;
+    int64_t took_ns = ft_clock_now_ns() - call->sent_ns;
+    call->slowest_ns = took_ns > call->slowest_ns ? took_ns : call->slowest_ns;
     ft_rpc_outbox_landed(&call->outbox);
     if (!call->over) {
         pump(call);
@@ -130,6 +132,7 @@ static void pump(struct ft_rpc_call *call) {
         ops[n_ops++] = status_op(call, &text);
     call->headers_sent = true;
     call->status_sent = last;
+    call->sent_ns = ft_clock_now_ns();
     call->sending = start(call, ops, n_ops, &call->on_sent);
     /* Core has taken the message's slices and a copy of the text. */
     grpc_slice_unref(text);
