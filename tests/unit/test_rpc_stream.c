@@ -214,6 +214,27 @@ START_TEST(slow_reader_stops_the_writer) {
 }
 END_TEST
 
+static void pause_at_third(struct rpc_talk *talk, struct ft_str message) {
+    (void)message;
+    if (talk->messages == 3)
+        rpc_run_ms(1000);
+}
+
+/* It has shown that it may need long for the last of it, too. */
+START_TEST(closing_server_lingers_for_a_slow_reader) {
+    struct rpc_talk talk = {.on_message = pause_at_third};
+    rpc_talk_open(&talk, fx.client, "/test.Echo/Stream", NULL);
+    ft_rpc_stream_send(talk.stream, ft_str_c("400 100000"));
+    ft_rpc_stream_half_close(talk.stream);
+    ck_assert(rpc_wait_int(&talk.done, 1, 20000));
+    ck_assert_int_eq(talk.messages, 400);
+    ck_assert(rpc_wait_int(&fx.echo.gone, 1, 10000));
+    int64_t start_ns = ft_clock_now_ns();
+    ft_rpc_server_close(&fx.server, 10000000000);
+    ck_assert_int_ge(ft_clock_now_ns() - start_ns, 500000000);
+}
+END_TEST
+
 START_TEST(send_past_the_queue_is_exhausted_and_what_was_taken_arrives) {
     rpc_fixture_restart(&(struct ft_rpc_server_opts){.send_queue_max = 100000});
     struct rpc_talk talk = {0};
@@ -320,6 +341,7 @@ static Suite *suite(void) {
     tcase_add_test(t, handler_ends_a_bidi_call_that_the_client_keeps_open);
     tcase_add_test(t, deadline_ends_a_stream_on_both_sides);
     tcase_add_test(t, slow_reader_stops_the_writer);
+    tcase_add_test(t, closing_server_lingers_for_a_slow_reader);
     tcase_add_test(t, send_past_the_queue_is_exhausted_and_what_was_taken_arrives);
     tcase_add_test(t, client_send_past_the_queue_is_exhausted_and_what_was_taken_arrives);
     tcase_add_test(t, dev57_oversize_messages_end_the_stream_either_way);
