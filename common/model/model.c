@@ -37,22 +37,27 @@ static enum ft_code start(struct ft_model *model, const struct ft_model_opts *op
     return FT_OK;
 }
 
-/* config and weights of a folder. */
-static enum ft_code open_files(struct ft_model *model, const char *dir, struct ft_err *err) {
+/* A model that has the config and weights of a folder, and nothing else yet. */
+static enum ft_code open_files(struct ft_model **out, const char *dir, struct ft_err *err) {
+    struct ft_model *model = new_model(err);
+    if (model == NULL)
+        return FT_E_PROC_MEMORY;
     enum ft_code code = ft_model_config_load(dir, &model->config, err);
     if (code == FT_OK)
         code = ft_weights_open(&model->loaded, dir, &model->config, err);
-    if (code == FT_OK)
-        model->weights = &model->loaded;
-    return code;
+    if (code != FT_OK) {
+        ft_model_close(&model);
+        return code;
+    }
+    model->weights = &model->loaded;
+    *out = model;
+    return FT_OK;
 }
 
 enum ft_code ft_model_check(const struct ft_model_opts *opts, struct ft_model_sizes *sizes,
                             struct ft_err *err) {
-    struct ft_model *model = new_model(err);
-    if (model == NULL)
-        return FT_E_PROC_MEMORY;
-    enum ft_code code = open_files(model, opts->dir, err);
+    struct ft_model *model = NULL;
+    enum ft_code code = open_files(&model, opts->dir, err);
     if (code == FT_OK)
         code = ft_plan_check(&model->config, opts, sizes, err);
     ft_model_close(&model);
@@ -61,10 +66,8 @@ enum ft_code ft_model_check(const struct ft_model_opts *opts, struct ft_model_si
 
 enum ft_code ft_model_open(struct ft_model **out, const struct ft_model_opts *opts,
                            struct ft_err *err) {
-    struct ft_model *model = new_model(err);
-    if (model == NULL)
-        return FT_E_PROC_MEMORY;
-    enum ft_code code = open_files(model, opts->dir, err);
+    struct ft_model *model = NULL;
+    enum ft_code code = open_files(&model, opts->dir, err);
     if (code == FT_OK)
         code = start(model, opts, err);
     if (code != FT_OK) {
