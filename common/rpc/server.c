@@ -3,7 +3,12 @@
 #include <grpc/grpc_posix.h>
 #include <grpc/grpc_security.h>
 #include <limits.h>
+#include <linux/sockios.h>
+#include <stddef.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -14,6 +19,7 @@
 #define CALLS_DEFAULT 4096
 #define CROWD_MAX 256 /* calls of methods in_crowd past calls_max: each is short, or a watch */
 #define KEEPALIVE_DEFAULT_MS 30000
+#define NO_UID ((uid_t)-1)
 
 static void on_shutdown(void *owner, bool ok) {
     struct ft_rpc_server *server = owner;
@@ -135,7 +141,7 @@ static bool note_uid(struct ft_rpc_server *server, int fd, uid_t uid) {
         if (grown == NULL)
             return false;
         for (size_t i = server->n_fd_uids; i < n; i++)
-            grown[i] = (uid_t)-1;
+            grown[i] = NO_UID;
         server->fd_uids = grown;
         server->n_fd_uids = n;
     }
@@ -236,17 +242,51 @@ void ft_rpc_server_arm(struct ft_rpc_server *server) {
 }
 
 /* Core closes a connection with its last call, and a client that writes to it at that moment drops
- * what it has not read yet. So what ended last gets so long to be read, and a client that was slow
- * before twice as long as it took then, up to a limit. */
+ * what it has not read yet. (Going away politely would spare it, but core then cancels what other
+ * clients ask meanwhile, where UNAVAILABLE is theirs.) So what ended last gets so long to be read,
+ * a client that was slow before twice as long as it took then, and a Unix socket as long as it
+ * holds bytes that nobody has read. */
 #define LINGER_NS ((int64_t)50000000)
-#define LINGER_MAX_NS ((int64_t)2000000000)
+#define LINGER_SLOW_NS ((int64_t)2000000000)
+#define LINGER_MAX_NS ((int64_t)5000000000)
+#define LOOK_NS ((int64_t)5000000)
 
 void ft_rpc_server_linger(struct ft_rpc_server *server, int64_t slowest_ns) {
     int64_t ns = 2 * slowest_ns;
-    ns = ns < LINGER_NS ? LINGER_NS : ns > LINGER_MAX_NS ? LINGER_MAX_NS : ns;
+    ns = ns < LINGER_NS ? LINGER_NS : ns > LINGER_SLOW_NS ? LINGER_SLOW_NS : ns;
     int64_t until_ns = ft_clock_now_ns() + ns;
     if (until_ns > server->linger_until_ns)
         server->linger_until_ns = until_ns;
+}
+
+/* The end of a connection is not told to us, so fd may be another file by now: of Unix sockets,
+ * those that were accepted have a name, and those that connected have none. */
+static bool holds_unread(int fd) {
+    struct sockaddr_un name;
+    socklen_t len = sizeof name;
+    int n_bytes;
+    return getsockname(fd, (struct sockaddr *)&name, &len) == 0 && name.sun_family == AF_UNIX &&
+           len > offsetof(struct sockaddr_un, sun_path) && ioctl(fd, SIOCOUTQ, &n_bytes) == 0 &&
+           n_bytes > 0;
+}
+
+static bool has_unread(const struct ft_rpc_server *server) {
+    for (size_t fd = 0; fd < server->n_fd_uids; fd++)
+        if (server->fd_uids[fd] != NO_UID && holds_unread((int)fd))
+            return true;
+    return false;
+}
+
+static void linger(struct ft_rpc_server *server) {
+    int64_t now_ns = ft_clock_now_ns(), max_ns = now_ns + LINGER_MAX_NS;
+    while (now_ns < max_ns) {
+        if (has_unread(server))
+            ft_rpc_server_linger(server, 0);
+        if (now_ns >= server->linger_until_ns)
+            return;
+        ft_rpc_loop_step(server->loop, now_ns + LOOK_NS);
+        now_ns = ft_clock_now_ns();
+    }
 }
 
 static void wait_for_calls(struct ft_rpc_server *server, int64_t grace_ns) {
@@ -256,8 +296,8 @@ static void wait_for_calls(struct ft_rpc_server *server, int64_t grace_ns) {
         ft_rpc_loop_step(server->loop, until_ns);
         now_ns = ft_clock_now_ns();
     }
-    while (grace_ns > 0 && server->n_calls == 0 && ft_clock_now_ns() < server->linger_until_ns)
-        ft_rpc_loop_step(server->loop, server->linger_until_ns);
+    if (grace_ns > 0)
+        linger(server);
 }
 
 static bool is_idle(const struct ft_rpc_server *server) {

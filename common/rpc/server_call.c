@@ -24,7 +24,8 @@ static void release(struct ft_rpc_call *call) {
     }
     struct ft_rpc_server *server = call->server;
     server->n_crowd -= call->in_crowd;
-    ft_rpc_server_linger(server, call->slowest_ns);
+    if (call->method != NULL) /* a refused one is refused again */
+        ft_rpc_server_linger(server, call->slowest_ns);
     ft_rpc_call_destroy(call);
     server->n_calls--;
     ft_rpc_server_arm(server);
