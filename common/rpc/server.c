@@ -296,7 +296,7 @@ static void wait_for_calls(struct ft_rpc_server *server, int64_t grace_ns) {
         ft_rpc_loop_step(server->loop, until_ns);
         now_ns = ft_clock_now_ns();
     }
-    if (grace_ns > 0)
+    if (grace_ns > 0 && server->n_calls == 0)
         linger(server);
 }
 

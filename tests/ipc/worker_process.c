@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/buf.h"
-#include "common/base/clock.h"
+#include "support/awake.h"
 #include "support/fixtures.h"
 
 extern char **environ;
@@ -30,10 +30,10 @@ static int exit_status(int status) {
 }
 
 static int reap(struct worker_process *p) {
-    int64_t begin_ns = ft_clock_now_ns();
+    int64_t begin_ns = ft_awake_ns();
     int status = 0;
     while (waitpid(p->pid, &status, WNOHANG) == 0) {
-        p->exit_ms = (int)((ft_clock_now_ns() - begin_ns) / 1000000);
+        p->exit_ms = (int)((ft_awake_ns() - begin_ns) / 1000000);
         if (p->exit_ms > PATIENCE_MS) {
             kill(p->pid, SIGKILL);
             ck_abort_msg("the %s worker does not end", p->role);
@@ -79,7 +79,7 @@ int worker_process_start(struct worker_process *p, const char *model, const char
         argv[n++] = (char *)(uintptr_t)args[i];
     argv[n] = NULL;
     ck_assert_int_eq(pipe2(fds, O_CLOEXEC), 0);
-    int64_t begin_ns = ft_clock_now_ns();
+    int64_t begin_ns = ft_awake_ns();
     spawn(p, argv, fds[1]);
     close(fds[1]);
     struct pollfd ready = {.fd = fds[0], .events = POLLIN};
@@ -87,7 +87,7 @@ int worker_process_start(struct worker_process *p, const char *model, const char
     char line[8];
     ssize_t got = read(fds[0], line, sizeof line);
     close(fds[0]);
-    p->ready_ms = (int)((ft_clock_now_ns() - begin_ns) / 1000000);
+    p->ready_ms = (int)((ft_awake_ns() - begin_ns) / 1000000);
     return got == 6 && memcmp(line, "ready\n", 6) == 0 ? 0 : reap(p);
 }
 

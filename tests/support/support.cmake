@@ -1,7 +1,8 @@
 # ft_test_support: tiny models and temporary files for tests. Fragments are included in no set
 # order and more than one may want it, hence the guard.
 if(NOT TARGET ft_test_support)
-  add_library(ft_test_support STATIC ${PROJECT_SOURCE_DIR}/tests/support/fixtures.c)
+  add_library(ft_test_support STATIC ${PROJECT_SOURCE_DIR}/tests/support/awake.c
+                                     ${PROJECT_SOURCE_DIR}/tests/support/fixtures.c)
   target_compile_options(ft_test_support PRIVATE ${FT_WARNINGS})
   target_include_directories(ft_test_support PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(ft_test_support PRIVATE

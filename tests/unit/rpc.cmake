@@ -1,7 +1,8 @@
 # Suites of common/rpc over real sockets, in one process on one loop.
 include(${PROJECT_SOURCE_DIR}/tests/support/grpc_env.cmake)
 
-add_library(ft_rpc_fixture STATIC ${PROJECT_SOURCE_DIR}/tests/support/rpc_echo.c
+add_library(ft_rpc_fixture STATIC ${PROJECT_SOURCE_DIR}/tests/support/awake.c
+                                  ${PROJECT_SOURCE_DIR}/tests/support/rpc_echo.c
                                   ${PROJECT_SOURCE_DIR}/tests/support/rpc_fixture.c)
 target_compile_options(ft_rpc_fixture PRIVATE ${FT_WARNINGS})
 target_include_directories(ft_rpc_fixture PUBLIC ${PROJECT_SOURCE_DIR}/tests)
