@@ -168,7 +168,7 @@ static void commit(struct co_app *app, int32_t i, const struct ft_round *round,
             co_stats_saw(&app->stats, CO_HISTOGRAM_ACCEPTED, n_drafts, 1);
         else if (r->speculate)
             app->stats.fallbacks++;
-        co_drafting_decided(app, i, n_draft, n_drafts);
+        co_drafting_decided(app, i, n_draft, n_drafts, n_committed < verdict->n_tokens);
     }
     r->target_len = r->n - 1;
     /* Drafts beyond verify_k were cut by the plan: the draft fed them, nobody decided them. */

@@ -459,7 +459,7 @@ void co_drafting_rows_done(struct co_app *app, int32_t i) {
 }
 
 static void count(struct co_app *app, struct co_request *r, const char *source, int32_t at,
-                  int32_t n_draft, int32_t n_accepted) {
+                  int32_t n_draft, int32_t n_accepted, bool is_cut) {
     if (n_draft <= 0)
         return;
     size_t index = co_drafter_index(co_drafter_find(source));
@@ -471,23 +471,24 @@ static void count(struct co_app *app, struct co_request *r, const char *source, 
         .source = index,
         .class_at = co_length_class(r->sampling.temperature),
         .at = at,
-        .n_draft = n_draft,
+        .n_draft = is_cut ? n_accepted : n_draft,
         .n_accepted = n_accepted,
     };
     co_length_saw_accept(&app->drafting.length, &r->length, &seen);
 }
 
-void co_drafting_decided(struct co_app *app, int32_t i, int32_t n_draft, int32_t n_accepted) {
+void co_drafting_decided(struct co_app *app, int32_t i, int32_t n_draft, int32_t n_accepted,
+                         bool is_cut) {
     const struct co_proposal *proposal = &app->round.entries[i].proposal;
     struct co_request *r = app->round.entries[i].request;
     int32_t n_model = min32(proposal->n_model, n_draft);
     if (proposal->source == NULL)
         return;
     if (n_model > 0)
-        count(app, r, "model", 0, n_model, min32(n_accepted, n_model));
+        count(app, r, "model", 0, n_model, min32(n_accepted, n_model), is_cut);
     /* What stands behind a rejected token of the model was not decided. */
     if (n_draft > n_model && n_accepted >= n_model)
-        count(app, r, proposal->source, n_model, n_draft - n_model, n_accepted - n_model);
+        count(app, r, proposal->source, n_model, n_draft - n_model, n_accepted - n_model, is_cut);
 }
 
 /* ---- times ---------------------------------------------------------------------------------- */

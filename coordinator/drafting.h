@@ -68,8 +68,10 @@ void co_drafting_lost(struct co_app *app);
 /* q rows of entry i, for one decision; done takes them back. */
 void co_drafting_rows(struct co_app *app, int32_t i);
 void co_drafting_rows_done(struct co_app *app, int32_t i);
-/* Of n_draft tokens of entry i that were decided, n_accepted were. */
-void co_drafting_decided(struct co_app *app, int32_t i, int32_t n_draft, int32_t n_accepted);
+/* Of n_draft tokens of entry i that were verified, n_accepted were committed. is_cut: the text
+ * ended with them, so the next one was not rejected. */
+void co_drafting_decided(struct co_app *app, int32_t i, int32_t n_draft, int32_t n_accepted,
+                         bool is_cut);
 
 /* Times of the phases, for the controller. */
 void co_drafting_verify_begins(struct co_app *app);

@@ -75,6 +75,10 @@ START_TEST(dev15_stop_and_length_in_one_block_go_by_token_order) {
             require("bc", 2, rows[i].finish, rows[i].n_ids);
         }
     }
+    /* Each draft was right; those behind a stop were not decided, rather than rejected. */
+    struct ft_wire_stats stats = cluster_stats(&g_cluster);
+    ck_assert_uint_gt(stats.num_drafts_total, 10);
+    ck_assert_double_eq_tol(stats.believed_acceptance, 1.0, 1e-6);
     cluster_stop(&g_cluster);
 }
 END_TEST
