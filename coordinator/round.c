@@ -310,8 +310,10 @@ void co_round_draft_reply(struct co_app *app, const struct ft_wire_step_reply *r
 
 void co_round_draft_down(struct co_app *app) {
     struct co_round *round = &app->round;
-    for (struct co_request *r = app->first; r != NULL; r = r->next)
+    for (struct co_request *r = app->first; r != NULL; r = r->next) {
         co_request_drop_draft(r);
+        r->draft_refused = false; /* by the one that is gone */
+    }
     app->draft_released.n = 0; /* what it held went with it */
     co_drafting_lost(app);
     if (round->phase == CO_ROUND_DRAFT)
