@@ -8,6 +8,7 @@
 
 #include "common/base/settings.h"
 #include "common/rpc/secure.h"
+#include "common/text/tokenizer.h"
 #include "coordinator/drafting.h"
 #include "coordinator/tokens.h"
 
@@ -168,8 +169,10 @@ static enum ft_code check_files(const struct co_config *c, struct ft_err *err) {
     return FT_OK;
 }
 
-/* What a start would find wrong later, by the same functions. */
-static enum ft_code check_start(const struct co_config *c, struct ft_err *err) {
+/* What a start would find wrong later, by the same functions. The tokenizer to *own, NULL when it
+ * is the target's. */
+static enum ft_code check_start(const struct co_config *c, struct ft_tokenizer **own,
+                                struct ft_err *err) {
     struct ft_rpc_socket_rule rule = {.group = c->socket_group, .users = c->socket_users};
     struct ft_rpc_tls_files files = {c->tls_cert, c->tls_key, c->tls_client_ca};
     struct ft_rpc_tls *tls = NULL;
@@ -184,19 +187,30 @@ static enum ft_code check_start(const struct co_config *c, struct ft_err *err) {
         code = co_tokens_read(&tokens, c->token_file, err);
     if (code == FT_OK)
         code = co_drafting_check_text(c, err);
+    if (code == FT_OK && c->tokenizer[0] != 0)
+        code = ft_tokenizer_open(own, c->tokenizer, err);
     ft_rpc_tls_destroy(&tls);
     co_tokens_fini(&tokens);
     return code;
 }
 
+/* The values in force, and what its own tokenizer means, which must be what the workers' mean. */
+static void print(const struct ft_settings *settings, const struct co_config *c,
+                  const struct ft_tokenizer *own) {
+    ft_settings_print(settings, stdout);
+    if (own != NULL)
+        ft_settings_print_bytes("tokenizer_fingerprint", ft_tokenizer_fingerprint(own),
+                                FT_TOKENIZER_FINGERPRINT_BYTES, c->tokenizer, stdout);
+}
+
 /* Values that are right one by one may not be so together. */
 static enum ft_code check_all(struct co_config *config, const struct ft_settings *settings,
-                              struct ft_err *err) {
+                              struct ft_tokenizer **own, struct ft_err *err) {
     enum ft_code code = check(config, err);
     if (code == FT_OK)
         code = check_files(config, err);
     if (code == FT_OK && settings->check)
-        code = check_start(config, err);
+        code = check_start(config, own, err);
     if (code == FT_OK)
         return FT_OK;
     ft_settings_blame(settings, err);
@@ -219,6 +233,7 @@ enum ft_code co_config_read(struct co_config *config, const struct co_config_sou
         .on_problem = sources->on_problem,
         .user = sources->user,
     };
+    struct ft_tokenizer *own = NULL;
     memset(config, 0, sizeof *config);
     enum ft_code code = ft_settings_read(&settings, err);
     config->help = settings.help;
@@ -226,9 +241,10 @@ enum ft_code co_config_read(struct co_config *config, const struct co_config_sou
     config->checked = settings.check;
     if (code != FT_OK || settings.help || settings.version)
         return code;
-    code = check_all(config, &settings, err);
+    code = check_all(config, &settings, &own, err);
     if (code == FT_OK && settings.check)
-        ft_settings_print(&settings, stdout);
+        print(&settings, config, own);
+    ft_tokenizer_close(&own);
     return code;
 }
 

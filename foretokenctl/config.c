@@ -143,12 +143,21 @@ static void check_listens_differ(struct check *check) {
         }
 }
 
-/* Each worker says what its tokenizer means: files that differ may mean the same. */
+/* Each process says what its tokenizer means: files that differ may mean the same. The
+ * coordinator's, where it has one of its own, stands for both. */
 static void check_tokenizers(struct check *check) {
     static const char key[] = "# tokenizer_fingerprint";
-    struct value target, draft;
-    if (check->read[TARGET] && check->read[DRAFT] && value_of(check, TARGET, key, &target) &&
-        value_of(check, DRAFT, key, &draft) && !ft_str_eq(target.text, draft.text))
+    struct value target, other;
+    if (!check->read[TARGET] || !value_of(check, TARGET, key, &target))
+        return;
+    if (check->read[COORDINATOR] && value_of(check, COORDINATOR, key, &other) &&
+        !ft_str_eq(target.text, other.text))
+        find(check, true, COORDINATOR,
+             "tokenizer is another one than the target model's: the coordinator would end with "
+             "status %d",
+             CTL_EXIT_CONFIG);
+    else if (check->read[DRAFT] && value_of(check, DRAFT, key, &other) &&
+             !ft_str_eq(target.text, other.text))
         find(check, true, DRAFT,
              "the draft model has another tokenizer than the target model: the coordinator would "
              "end with status %d",

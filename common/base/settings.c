@@ -282,3 +282,11 @@ void ft_settings_print(const struct ft_settings *settings, FILE *out) {
         fputc('\n', out);
     }
 }
+
+void ft_settings_print_bytes(const char *name, const unsigned char *bytes, size_t n,
+                             const char *source, FILE *out) {
+    fprintf(out, "# %s = ", name);
+    for (size_t i = 0; i < n; i++)
+        fprintf(out, "%02x", bytes[i]);
+    fprintf(out, " ; of %s\n", source);
+}

@@ -52,6 +52,9 @@ enum ft_code ft_settings_blame(const struct ft_settings *settings, struct ft_err
 
 /* The values in force as a section of the file, each with its source in a comment. */
 void ft_settings_print(const struct ft_settings *settings, FILE *out);
+/* Below them as a comment, what the sections of other processes must agree with: in hexadecimal. */
+void ft_settings_print_bytes(const char *name, const unsigned char *bytes, size_t n,
+                             const char *source, FILE *out);
 
 #ifdef __cplusplus
 }

@@ -86,10 +86,8 @@ static void print_settings(const struct ft_settings *settings,
                            const struct ft_worker_facts *facts) {
     ft_settings_print(settings, stdout);
     printf("# longest_sequence = %d ; of %s\n", facts->len_max, params->model);
-    printf("# tokenizer_fingerprint = ");
-    for (size_t i = 0; i < sizeof facts->fingerprint; i++)
-        printf("%02x", facts->fingerprint[i]);
-    printf(" ; of %s\n", params->model);
+    ft_settings_print_bytes("tokenizer_fingerprint", facts->fingerprint, sizeof facts->fingerprint,
+                            params->model, stdout);
 }
 
 static void print_problem(void *user, const struct ft_err *err) {

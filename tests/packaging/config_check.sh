@@ -162,6 +162,16 @@ sed -i 's/<|eot_id|>/<|end_of_turn|>/' "$work/draft/tokenizer.json"
 expect 78 "a draft with another tokenizer" check "$file"
 says 'error: \[draft\] the draft model has another tokenizer .* end with status 78'
 
+write "s|^\[coordinator\]|&\ntokenizer = $work/draft|"
+expect 78 "a tokenizer of the coordinator's that is not the target's" check "$file"
+says 'error: \[coordinator\] tokenizer is another one than the target.* end with status 78'
+write "s|^\[coordinator\]|&\ntokenizer = $models/demo-draft|"
+expect 0 "a tokenizer of the coordinator's that means the same" check "$file"
+echo '{' >"$work/draft/tokenizer.json"
+write "s|^\[coordinator\]|&\ntokenizer = $work/draft|"
+expect 78 "a tokenizer of the coordinator's that cannot be read" check "$file"
+says "error: .*$work/draft/tokenizer.json"
+
 # What the caller's environment says is no part of the file.
 write ''
 FORETOKEN_TARGET_MAX_NUM_SEQS=x expect 0 "the environment of the caller does not count" \
