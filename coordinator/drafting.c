@@ -458,21 +458,27 @@ void co_drafting_rows_done(struct co_app *app, int32_t i) {
                               app->drafting.rows + (size_t)j * (size_t)app->drafting.n_row);
 }
 
-static void count(struct co_app *app, struct co_request *r, const char *source, int32_t at,
-                  int32_t n_draft, int32_t n_accepted, bool is_cut) {
-    if (n_draft <= 0)
+/* Tokens of one source in a round: n_draft of them from position at on. */
+struct decided {
+    const char *source;
+    int32_t at, n_draft, n_accepted;
+    bool is_cut;
+};
+
+static void count(struct co_app *app, struct co_request *r, const struct decided *d) {
+    if (d->n_draft <= 0)
         return;
-    size_t index = co_drafter_index(co_drafter_find(source));
+    size_t index = co_drafter_index(co_drafter_find(d->source));
     struct co_drafting_counts *counts = &app->drafting.counts[index];
     counts->drafts++;
-    counts->drafted += (uint64_t)n_draft;
-    counts->accepted += (uint64_t)n_accepted;
+    counts->drafted += (uint64_t)d->n_draft;
+    counts->accepted += (uint64_t)d->n_accepted;
     const struct co_length_seen seen = {
         .source = index,
         .class_at = co_length_class(r->sampling.temperature),
-        .at = at,
-        .n_draft = is_cut ? n_accepted : n_draft,
-        .n_accepted = n_accepted,
+        .at = d->at,
+        .n_draft = d->is_cut ? d->n_accepted : d->n_draft,
+        .n_accepted = d->n_accepted,
     };
     co_length_saw_accept(&app->drafting.length, &r->length, &seen);
 }
@@ -484,11 +490,12 @@ void co_drafting_decided(struct co_app *app, int32_t i, int32_t n_draft, int32_t
     int32_t n_model = min32(proposal->n_model, n_draft);
     if (proposal->source == NULL)
         return;
-    if (n_model > 0)
-        count(app, r, "model", 0, n_model, min32(n_accepted, n_model), is_cut);
+    count(app, r, &(struct decided){"model", 0, n_model, min32(n_accepted, n_model), is_cut});
     /* What stands behind a rejected token of the model was not decided. */
-    if (n_draft > n_model && n_accepted >= n_model)
-        count(app, r, proposal->source, n_model, n_draft - n_model, n_accepted - n_model, is_cut);
+    if (n_accepted >= n_model)
+        count(app, r,
+              &(struct decided){proposal->source, n_model, n_draft - n_model, n_accepted - n_model,
+                                is_cut});
 }
 
 /* ---- times ---------------------------------------------------------------------------------- */
