@@ -57,8 +57,9 @@ function(ft_test source)
   if(NOT A_TIMEOUT)
     set(A_TIMEOUT 300)
   endif()
+  math(EXPR patience "${A_TIMEOUT} * 9 / 10") # Check names the case that hangs
   set_tests_properties(${name} PROPERTIES TIMEOUT ${A_TIMEOUT} SKIP_RETURN_CODE 77
-    ENVIRONMENT "CK_DEFAULT_TIMEOUT=${A_TIMEOUT};CK_FORK=yes")
+    ENVIRONMENT "CK_DEFAULT_TIMEOUT=${patience};CK_FORK=yes")
   if(A_LABELS)
     set_tests_properties(${name} PROPERTIES LABELS "${A_LABELS}")
   endif()
