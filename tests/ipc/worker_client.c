@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "support/awake.h"
 
 #define MS INT64_C(1000000)
 #define PATIENCE_MS 20000
@@ -210,7 +211,7 @@ struct ft_wire_worker_stats worker_client_stats(struct worker_client *c) {
 }
 
 void worker_client_run_ms(struct worker_client *c, int ms) {
-    int64_t until_ns = ft_clock_now_ns() + ms * MS;
-    while (ft_clock_now_ns() < until_ns)
-        ft_rpc_loop_step(c->loop, until_ns);
+    int64_t left_ns = ms * MS, until_ns = ft_awake_ns() + left_ns;
+    for (; left_ns > 0; left_ns = until_ns - ft_awake_ns())
+        ft_rpc_loop_step(c->loop, ft_clock_now_ns() + left_ns);
 }

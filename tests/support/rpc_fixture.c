@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "support/awake.h"
 
 struct rpc_fixture fx;
 
@@ -72,9 +73,9 @@ bool rpc_wait_int(const int *value, int wanted, int max_ms) {
 }
 
 void rpc_run_ms(int ms) {
-    int64_t until_ns = rpc_in_ms(ms);
-    while (ft_clock_now_ns() < until_ns)
-        ft_rpc_loop_step(fx.loop, until_ns);
+    int64_t left_ns = (int64_t)ms * 1000000, until_ns = ft_awake_ns() + left_ns;
+    for (; left_ns > 0; left_ns = until_ns - ft_awake_ns())
+        ft_rpc_loop_step(fx.loop, ft_clock_now_ns() + left_ns);
 }
 
 void rpc_answer_fn(void *user, const struct ft_rpc_status *status, struct ft_str reply) {

@@ -35,7 +35,7 @@ struct ft_rpc_client *rpc_fixture_connect(const char *endpoint,
 
 /* Run the loop until *value equals wanted; false when that takes longer than max_ms. */
 bool rpc_wait_int(const int *value, int wanted, int max_ms);
-void rpc_run_ms(int ms);
+void rpc_run_ms(int ms); /* time in which the process is held up does not count */
 int64_t rpc_in_ms(int ms); /* ft_clock_now_ns time */
 
 /* A unary call, run to its end. */
