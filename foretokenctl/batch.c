@@ -24,9 +24,12 @@
 #define WINDOW_PER_RUNNING 4 /* results that may wait for a slow line before them */
 #define LINE_BYTES_MAX ((size_t)64 << 20)
 #define ARENA_CHUNK ((size_t)16 << 10)
-/* A service that is full or restarts is asked again, for about ten seconds in all. */
+/* A service that restarts is asked again, for about ten seconds in all. One that is full says when;
+ * who is refused again waits longer, up to BUSY_NS << BUSY_DOUBLINGS. */
 #define TRIES_MAX 7
 #define RETRY_NS 100000000
+#define BUSY_NS 20000000
+#define BUSY_DOUBLINGS 5
 enum { GRPC_RESOURCE_EXHAUSTED = 8, GRPC_UNAVAILABLE = 14 };
 
 enum job_state { JOB_FREE, JOB_RUNNING, JOB_WAITING, JOB_DONE };
@@ -44,7 +47,8 @@ struct job {
     struct ft_rpc_stream *stream;
     struct ft_rpc_timer retry;
     struct ft_err err; /* what made us cancel */
-    int n_tries;
+    int n_tries;       /* that count: TRIES_MAX at most */
+    int n_refused;     /* times that the service was full */
     struct ft_buf result;
     bool failed;
 };
@@ -62,6 +66,7 @@ struct batch {
     uint64_t window, concurrency;
     uint64_t first, next; /* jobs first .. next - 1 are in the ring */
     uint64_t n_running;   /* of them, at the service or about to be asked again */
+    uint64_t n_asked;     /* of these, at the service */
     struct ctl_progress progress;
     int status; /* why it ends early; 0 */
 };
@@ -148,16 +153,45 @@ static void on_message(void *user, struct ft_str bytes) {
         ft_rpc_stream_cancel(job->stream);
 }
 
-/* True when it is asked again later. A call that has said something has tokens behind it. */
+/* The service is full, or the client's share of it. Without a time it is so for good, but for what
+ * stands between: a proxy may be full as well, and leave the time out. */
+static bool is_busy(const struct ft_rpc_status *status) {
+    return status->code == GRPC_RESOURCE_EXHAUSTED && status->retry_after_ms > 0;
+}
+
+static int64_t busy_wait_ns(struct job *job, const struct ft_rpc_status *status) {
+    int n = job->n_refused < BUSY_DOUBLINGS ? job->n_refused : BUSY_DOUBLINGS;
+    int64_t told_ns = (int64_t)status->retry_after_ms * 1000000, least_ns = (int64_t)BUSY_NS << n;
+    job->n_refused++;
+    return told_ns > least_ns ? told_ns : least_ns;
+}
+
+/* True when it is asked again later. A call that has said something has tokens behind it. What is
+ * refused beside other lines of ours waits for these, however long they take: no try is lost. */
 static bool retry(struct job *job, const struct ft_rpc_status *status) {
     bool transient = status->code == GRPC_UNAVAILABLE ||
                      (status->code == GRPC_RESOURCE_EXHAUSTED && !ctl_exit_too_large(status));
-    if (!transient || job->n_tries >= TRIES_MAX || job->answer.request_id.len > 0)
+    bool counts = !is_busy(status) || job->batch->n_asked == 0;
+    if (!transient || (counts && job->n_tries >= TRIES_MAX) || job->answer.request_id.len > 0)
         return false;
-    int64_t wait_ns = (int64_t)RETRY_NS << job->n_tries++;
+    int64_t wait_ns =
+        is_busy(status) ? busy_wait_ns(job, status) : (int64_t)RETRY_NS << job->n_tries;
+    job->n_tries += counts;
     job->state = JOB_WAITING;
     return ft_rpc_timer_set(job->batch->session->loop, &job->retry, ft_clock_now_ns() + wait_ns,
                             ask, job) == FT_OK;
+}
+
+/* A line has ended and left a place: the first that waits for one need not wait for its time. */
+static void ask_waiting(struct batch *batch) {
+    for (uint64_t i = batch->first; i < batch->next; i++) {
+        struct job *job = &batch->jobs[i % batch->window];
+        if (job->state != JOB_WAITING)
+            continue;
+        ft_rpc_timer_cancel(batch->session->loop, &job->retry);
+        ask(job);
+        return;
+    }
 }
 
 static void on_done(void *user, const struct ft_rpc_status *status) {
@@ -165,15 +199,17 @@ static void on_done(void *user, const struct ft_rpc_status *status) {
     struct batch *batch = job->batch;
     char text[sizeof status->text + 96];
     job->stream = NULL;
+    batch->n_asked--;
     if (batch->status != CTL_EXIT_OK || batch->session->signo != 0)
         return; /* all of them are being cancelled */
     if (job->err.code == FT_OK && retry(job, status))
         return;
     batch->n_running--;
-    if (status->code == GRPC_UNAVAILABLE) { /* the lines to come would fare no better */
+    if (status->code == GRPC_UNAVAILABLE || is_busy(status)) { /* those to come fare no better */
         snprintf(text, sizeof text, "line %" PRIu64 ": %s; run the same command again to go on",
                  job->line, status->text);
-        stop(batch, ctl_exit_because(CTL_EXIT_UNAVAILABLE, text));
+        stop(batch,
+             ctl_exit_because(is_busy(status) ? CTL_EXIT_AGAIN : CTL_EXIT_UNAVAILABLE, text));
         return;
     }
     if (job->err.code != FT_OK)
@@ -185,6 +221,7 @@ static void on_done(void *user, const struct ft_rpc_status *status) {
     else
         answer_job(job);
     write_results(batch);
+    ask_waiting(batch);
     fill(batch);
 }
 
@@ -205,6 +242,7 @@ static void ask(void *user) {
         stop(job->batch, ctl_exit_from_err(&err));
         return;
     }
+    job->batch->n_asked++;
     if (ft_rpc_stream_send(job->stream, ft_buf_str(&job->message)) == FT_OK)
         ft_rpc_stream_half_close(job->stream);
 }

@@ -260,3 +260,26 @@ grpc_op ft_rpc_ending_op(struct ft_rpc_ending *ending) {
     op.data.recv_status_on_client.status_details = &ending->text;
     return op;
 }
+
+/* 0 where nothing, or no such number, is said. */
+static int32_t retry_after_ms(const grpc_metadata_array *trailers) {
+    for (size_t i = 0; i < trailers->count; i++) {
+        const grpc_slice *value = &trailers->metadata[i].value;
+        char text[16];
+        if (grpc_slice_str_cmp(trailers->metadata[i].key, "retry-after-ms") != 0 ||
+            GRPC_SLICE_LENGTH(*value) >= sizeof text)
+            continue;
+        memcpy(text, GRPC_SLICE_START_PTR(*value), GRPC_SLICE_LENGTH(*value));
+        text[GRPC_SLICE_LENGTH(*value)] = '\0';
+        long ms = strtol(text, NULL, 10);
+        return ms < 0 ? 0 : ms > INT32_MAX ? INT32_MAX : (int32_t)ms;
+    }
+    return 0;
+}
+
+void ft_rpc_ending_status(const struct ft_rpc_ending *ending, struct ft_rpc_status *out) {
+    ft_rpc_status_set(out, (int)ending->code,
+                      (struct ft_str){(const char *)GRPC_SLICE_START_PTR(ending->text),
+                                      GRPC_SLICE_LENGTH(ending->text)});
+    out->retry_after_ms = retry_after_ms(&ending->trailers);
+}

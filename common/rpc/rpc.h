@@ -95,6 +95,7 @@ void ft_rpc_offload_close(struct ft_rpc_offload **offload);
 struct ft_rpc_status {
     int code;       /* grpc_status_code as a number: 0 OK, 1 CANCELLED, 3 INVALID_ARGUMENT, ... */
     char text[512]; /* valid UTF-8 */
+    int32_t retry_after_ms; /* as a peer's trailing metadata of that name say; 0: they do not */
 };
 struct ft_rpc_status ft_rpc_status_from_err(const struct ft_err *err);
 const char *ft_rpc_status_name(int code); /* "INVALID_ARGUMENT" */
@@ -219,8 +220,7 @@ typedef void (*ft_rpc_unary_fn)(void *user, const struct ft_rpc_status *status,
 enum ft_code ft_rpc_client_unary(struct ft_rpc_client *client, const char *path,
                                  struct ft_str message, const struct ft_rpc_call_opts *opts,
                                  ft_rpc_unary_fn fn, void *user, struct ft_err *err);
-/* For command-line tools and tests: runs the loop until the reply is there. reply is appended to
- * out, which may be NULL. */
+/* For tools and tests: runs the loop until the reply is there; out, where it goes, may be NULL. */
 struct ft_buf;
 struct ft_rpc_status ft_rpc_client_unary_sync(struct ft_rpc_client *client, const char *path,
                                               struct ft_str message,

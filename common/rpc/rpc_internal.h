@@ -97,8 +97,7 @@ struct ft_rpc_loop {
 
 grpc_byte_buffer *ft_rpc_payload_create(struct ft_str message);
 
-/* Contiguous bytes of a received message. The slice keeps them alive; short ones lie inside it,
- * so the view must not be copied. */
+/* Contiguous bytes of a received message. Short ones lie inside the slice: never copy the view. */
 struct ft_rpc_view {
     grpc_slice slice;
     struct ft_str str;
@@ -243,6 +242,7 @@ struct ft_rpc_ending {
 void ft_rpc_ending_init(struct ft_rpc_ending *ending);
 void ft_rpc_ending_fini(struct ft_rpc_ending *ending);
 grpc_op ft_rpc_ending_op(struct ft_rpc_ending *ending);
+void ft_rpc_ending_status(const struct ft_rpc_ending *ending, struct ft_rpc_status *out);
 
 #ifdef __cplusplus
 }

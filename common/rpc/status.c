@@ -15,6 +15,7 @@ void ft_rpc_status_set(struct ft_rpc_status *status, int code, struct ft_str tex
     /* A peer may send any number; what has no name is UNKNOWN. */
     size_t n_names = sizeof k_names / sizeof k_names[0];
     status->code = code >= 0 && (size_t)code < n_names ? code : GRPC_STATUS_UNKNOWN;
+    status->retry_after_ms = 0;
     size_t len = 0;
     while (text.len > 0) {
         int step = ft_utf8_step(text);

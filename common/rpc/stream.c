@@ -33,11 +33,8 @@ static void stream_destroy(struct ft_rpc_stream *stream) {
 static void release(struct ft_rpc_stream *stream) {
     if (--stream->pending > 0)
         return;
-    const struct ft_rpc_ending *ending = &stream->ending;
     struct ft_rpc_status status;
-    ft_rpc_status_set(&status, (int)ending->code,
-                      (struct ft_str){(const char *)GRPC_SLICE_START_PTR(ending->text),
-                                      GRPC_SLICE_LENGTH(ending->text)});
+    ft_rpc_ending_status(&stream->ending, &status);
     if (stream->compressed)
         ft_rpc_status_set(&status, GRPC_STATUS_INTERNAL, ft_str_c("a message is compressed"));
     stream->pending++; /* on_done may still call cancel or send */

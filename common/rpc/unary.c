@@ -67,12 +67,9 @@ static bool retry(struct unary *unary) {
 }
 
 static void report(struct unary *unary) {
-    const struct ft_rpc_ending *ending = &unary->ending;
     struct ft_rpc_status status;
     struct ft_rpc_view view = {.slice = grpc_empty_slice()};
-    ft_rpc_status_set(&status, (int)ending->code,
-                      (struct ft_str){(const char *)GRPC_SLICE_START_PTR(ending->text),
-                                      GRPC_SLICE_LENGTH(ending->text)});
+    ft_rpc_ending_status(&unary->ending, &status);
     if (status.code == GRPC_STATUS_OK && unary->reply == NULL)
         ft_rpc_status_set(&status, GRPC_STATUS_INTERNAL, ft_str_c("the server sent no reply"));
     else if (status.code == GRPC_STATUS_OK && ft_rpc_view_open(&view, unary->reply) != FT_OK)

@@ -166,6 +166,31 @@ START_TEST(unavailable_service_is_asked_again) {
 }
 END_TEST
 
+START_TEST(line_refused_for_load_waits_for_those_that_are_served) {
+    service.n_busy = 9; /* more than a line alone is refused before it ends the run */
+    write_file(in_path, "{\"text\":\"held\"}\n{\"text\":\"busy\"}\n{\"text\":\"hello\"}\n");
+    ck_assert_int_eq(RUN("batch", in_path, out_path), 0);
+    json_t *list = results();
+    ck_assert_uint_eq(json_array_size(list), 3);
+    require_result(list, 0, 1, "held");
+    require_result(list, 1, 2, "busy");
+    json_decref(list);
+}
+END_TEST
+
+START_TEST(service_that_stays_full_breaks_the_run_off) {
+    service.n_busy = 1000;
+    write_file(in_path, "{\"text\":\"hello\"}\n{\"text\":\"busy\"}\n");
+    ck_assert_int_eq(RUN("batch", in_path, out_path), 75);
+    CHECK_ERR("line 2: all places are taken; run the same command again to go on");
+    json_t *list = results();
+    ck_assert_uint_eq(json_array_size(list), 1); /* no result that a next run would leave alone */
+    json_decref(list);
+    service.n_busy = 0;
+    ck_assert_int_eq(RUN("batch", in_path, out_path), 0);
+}
+END_TEST
+
 START_TEST(line_larger_than_the_service_takes_is_asked_once) {
     FILE *f = fopen(in_path, "w");
     fputs("{\"text\":\"", f);
@@ -310,6 +335,8 @@ int main(void) {
     tcase_add_test(tc, line_says_what_flags_say_and_overrides_them);
     tcase_add_test(tc, chat_is_an_input);
     tcase_add_test(tc, unavailable_service_is_asked_again);
+    tcase_add_test(tc, line_refused_for_load_waits_for_those_that_are_served);
+    tcase_add_test(tc, service_that_stays_full_breaks_the_run_off);
     tcase_add_test(tc, line_larger_than_the_service_takes_is_asked_once);
     tcase_add_test(tc, broken_off_run_goes_on_where_it_was);
     tcase_add_test(tc, interrupt_keeps_what_is_done);

@@ -83,7 +83,8 @@ static void send_hello(struct ft_rpc_call *call, const struct ft_wire_generate *
 /* "hello": three pieces. "control": one with control characters. "status N": that status. "hang":
  * a piece and nothing more. "garbage": no message. "unfinished": OK without a finish reason.
  * "flood": pieces without end. "held": waits for a "release". "flaky": UNAVAILABLE while
- * service->n_flaky lasts. */
+ * service->n_flaky lasts. "busy": RESOURCE_EXHAUSTED while service->n_busy lasts, then "release".
+ */
 static void on_generate(struct ft_rpc_call *call, void *user, struct ft_str bytes) {
     struct ctl_service *service = user;
     struct ft_err err = {0};
@@ -100,7 +101,12 @@ static void on_generate(struct ft_rpc_call *call, void *user, struct ft_str byte
         send_piece(call, 1, ft_str_c("wait"));
     } else if (ft_str_eq(text, ft_str_c("held")) && !service->released) {
         service->held = call;
-    } else if (ft_str_eq(text, ft_str_c("held")) || ft_str_eq(text, ft_str_c("release"))) {
+    } else if (ft_str_eq(text, ft_str_c("busy")) && service->n_busy > 0) {
+        service->n_busy--;
+        ft_rpc_call_trailer(call, "retry-after-ms", "20");
+        ft_rpc_call_finish(call, 8, "all places are taken");
+    } else if (ft_str_eq(text, ft_str_c("held")) || ft_str_eq(text, ft_str_c("release")) ||
+               ft_str_eq(text, ft_str_c("busy"))) {
         send_piece(call, 2, text);
         send_end(call);
         service->released = true;

@@ -21,6 +21,7 @@ struct ctl_service {
     struct ft_wire_generate request; /* the last Generate; lives in the arena */
     int n_generate;                  /* Generate calls */
     int n_flaky;                     /* of them, still to be refused */
+    int n_busy;                      /* the same, for load */
     struct ft_rpc_call *held;        /* waits for a release */
     bool released;
     int n_cancelled;       /* calls that went without a finish of ours */
