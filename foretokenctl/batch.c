@@ -365,7 +365,8 @@ static int open_files(struct batch *batch) {
     if (open_input(batch, in, &err) != FT_OK)
         return ctl_exit_from_err(&err);
     if (ctl_resume_open(&batch->out, out, &err) != FT_OK)
-        return ctl_exit_from_err(&err);
+        return err.code == FT_E_PROC_OS ? ctl_exit_because(CTL_EXIT_OUTPUT, err.text)
+                                        : ctl_exit_from_err(&err);
     batch->last_line = batch->out.last_line;
     batch->progress.n_done = batch->progress.n_before = batch->out.n_done;
     batch->progress.n_failed = batch->out.n_failed;

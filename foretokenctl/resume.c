@@ -4,11 +4,21 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #define MODULE "batch"
+
+static const char k_begin[] = "{\"line\":"; /* of every result */
+
+static enum ft_code no_result(const struct ctl_resume *resume, const char *path,
+                              struct ft_err *err) {
+    return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
+                      "%s holds something that is no result of a batch, after %llu results", path,
+                      (unsigned long long)resume->n_done);
+}
 
 /* One complete result: its "line" must come after those before it. */
 static enum ft_code take_result(struct ctl_resume *resume, const char *text, size_t len,
@@ -18,13 +28,17 @@ static enum ft_code take_result(struct ctl_resume *resume, const char *text, siz
     bool failed = json_object_get(root, "error") != NULL;
     json_decref(root);
     if (line <= 0 || (uint64_t)line <= resume->last_line)
-        return ft_err_set(err, FT_E_REQ_INVALID, MODULE,
-                          "%s holds something that is no result of a batch, after %llu results",
-                          path, (unsigned long long)resume->n_done);
+        return no_result(resume, path, err);
     resume->last_line = (uint64_t)line;
     resume->n_done++;
     resume->n_failed += failed;
     return FT_OK;
+}
+
+/* What was written of a result when the run was broken off, and nothing else, may be cut off. */
+static bool is_part(const char *text, size_t len) {
+    size_t n = len < sizeof k_begin - 1 ? len : sizeof k_begin - 1;
+    return memcmp(text, k_begin, n) == 0;
 }
 
 /* Walk the results; *end is where the last complete one ends. */
@@ -36,8 +50,11 @@ static enum ft_code read_results(struct ctl_resume *resume, const char *path, of
     enum ft_code code = FT_OK;
     *end = 0;
     while (code == FT_OK && (len = getline(&text, &cap, resume->file)) > 0) {
-        if (text[len - 1] != '\n')
+        if (text[len - 1] != '\n') {
+            if (!is_part(text, (size_t)len))
+                code = no_result(resume, path, err);
             break;
+        }
         code = take_result(resume, text, (size_t)len, path, err);
         *end += len;
     }

@@ -262,6 +262,14 @@ START_TEST(files_that_do_not_fit_are_refused_and_left_alone) {
     struct ft_buf kept = read_file(out_path);
     ck_assert_str_eq(kept.ptr, "precious\n");
     ft_buf_fini(&kept);
+    write_file(out_path, "{\"line\":1}\nprecious, and no line end");
+    ck_assert_int_eq(RUN("batch", in_path, out_path), 64);
+    CHECK_ERR("no result of a batch, after 1 results");
+    kept = read_file(out_path);
+    ck_assert_str_eq(kept.ptr, "{\"line\":1}\nprecious, and no line end");
+    ft_buf_fini(&kept);
+    ck_assert_int_eq(RUN("batch", in_path, "/nowhere/out"), 74);
+    CHECK_ERR("cannot open /nowhere/out");
     write_file(out_path, "{\"line\":7}\n");
     ck_assert_int_eq(RUN("batch", in_path, out_path), 64);
     CHECK_ERR("more lines than the input");
