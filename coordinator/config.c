@@ -52,6 +52,20 @@ static enum ft_code check_listen(const struct co_config *c, struct ft_err *err) 
     return FT_OK;
 }
 
+/* Where the workers are: of the right form; that they listen there is seen at the start. */
+static enum ft_code check_endpoints(const struct co_config *c, struct ft_err *err) {
+    bool is_unix = false, is_local = false;
+    if (c->target_endpoint[0] == 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "target_endpoint is not set: give the target worker's unix:PATH");
+    if (ft_rpc_endpoint_check(c->target_endpoint, &is_unix, &is_local, err) != FT_OK)
+        return ft_err_prefix(err, "target_endpoint");
+    if (c->draft_endpoint[0] != 0 &&
+        ft_rpc_endpoint_check(c->draft_endpoint, &is_unix, &is_local, err) != FT_OK)
+        return ft_err_prefix(err, "draft_endpoint");
+    return FT_OK;
+}
+
 /* Metrics are served in the clear. */
 static enum ft_code check_metrics_listen(const struct co_config *c, struct ft_err *err) {
     bool is_unix = false, is_local = false;
@@ -59,6 +73,10 @@ static enum ft_code check_metrics_listen(const struct co_config *c, struct ft_er
         return FT_OK;
     if (ft_rpc_endpoint_check(c->metrics_listen, &is_unix, &is_local, err) != FT_OK)
         return ft_err_prefix(err, "metrics_listen");
+    if (is_unix)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "metrics_listen is '%s': must be HOST:PORT, no Unix socket",
+                          c->metrics_listen);
     if (!is_local && !c->allow_insecure)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "metrics_listen is '%s': beyond loopback; --allow_insecure overrides",
@@ -118,10 +136,9 @@ static enum ft_code check(struct co_config *c, struct ft_err *err) {
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
                           "prompt_lookup_min is %d: must be at most prompt_lookup_max, which is %d",
                           c->prompt_lookup_min, c->prompt_lookup_max);
-    if (c->target_endpoint[0] == 0)
-        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
-                          "target_endpoint is not set: give the target worker's unix:PATH");
-    enum ft_code code = check_listen(c, err);
+    enum ft_code code = check_endpoints(c, err);
+    if (code == FT_OK)
+        code = check_listen(c, err);
     if (code == FT_OK)
         code = check_metrics_listen(c, err);
     if (code != FT_OK)

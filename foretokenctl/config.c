@@ -222,8 +222,8 @@ static void ignore_problem(void *user, const struct ft_err *err) { /* each proce
     (void)err;
 }
 
-/* Lines "foretoken-target: text" that a process wrote. A problem of the file's form is found by
- * each process, and told once. */
+/* Lines "foretoken-target: text" that a process wrote. A problem of the file's form, which names
+ * the file, is found by each process, and told once; what is missing is missing in each section. */
 static void take_problems(struct check *check, enum section section, struct ft_str rest) {
     while (rest.len > 0) {
         const char *end = memchr(rest.ptr, '\n', rest.len);
@@ -233,7 +233,8 @@ static void take_problems(struct check *check, enum section section, struct ft_s
         const char *colon = memmem(line.ptr, line.len, ": ", 2);
         if (colon != NULL && strncmp(line.ptr, "foretoken-", 10) == 0)
             line = (struct ft_str){colon + 2, line.len - (size_t)(colon + 2 - line.ptr)};
-        if (line.len == 0 || (check->text.len > 0 &&
+        bool of_file = memmem(line.ptr, line.len, check->file, strlen(check->file)) != NULL;
+        if (line.len == 0 || (of_file && check->text.len > 0 &&
                               memmem(check->text.ptr, check->text.len, line.ptr, line.len) != NULL))
             continue;
         find_text(check, true, section, line);

@@ -66,6 +66,11 @@ write 's/d.sock/t.sock/'
 expect 78 "two workers on one socket" check "$file"
 says "error: \[draft\] listen is .*: the target listens there|error: \[target\] listen"
 
+write '/^listen = .*[td].sock/d'
+expect 78 "what both workers lack is told of both" check "$file"
+says 'error: \[target\] listen is not set'
+says 'error: \[draft\] listen is not set'
+
 write '/draft_endpoint/d'
 expect 0 "a draft worker that nobody asks is a warning" check "$file"
 says 'warning: \[draft\] .*draft_endpoint is not set'
