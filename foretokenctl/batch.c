@@ -12,6 +12,7 @@
 #include "foretokenctl/answer.h"
 #include "foretokenctl/commands.h"
 #include "foretokenctl/exit.h"
+#include "foretokenctl/input.h"
 #include "foretokenctl/line.h"
 #include "foretokenctl/print.h"
 #include "foretokenctl/progress.h"
@@ -249,23 +250,29 @@ static void ask(void *user) {
 
 /* ---- input ---------------------------------------------------------------------------------- */
 
-static bool is_blank(const char *text, size_t len) {
-    for (size_t i = 0; i < len; i++)
-        if (text[i] != ' ' && text[i] != '\t' && text[i] != '\r' && text[i] != '\n')
+static bool is_blank(struct ft_str text) {
+    for (size_t i = 0; i < text.len; i++)
+        if (strchr(" \t\r\n", text.ptr[i]) == NULL || text.ptr[i] == 0)
             return false;
+    return true;
+}
+
+/* The line with that number, from 1; false at the end. */
+static bool read_line(struct batch *batch, uint64_t number, struct ft_str *text) {
+    ssize_t len = getline(&batch->text, &batch->text_cap, batch->in);
+    if (len <= 0)
+        return false;
+    *text = (struct ft_str){batch->text, (size_t)len};
+    if (number == 1)
+        *text = ctl_input_unmarked(*text);
     return true;
 }
 
 /* The next line that holds something and has no result yet; false at the end. */
 static bool next_line(struct batch *batch, struct ft_str *text) {
-    ssize_t len;
-    while ((len = getline(&batch->text, &batch->text_cap, batch->in)) > 0) {
-        batch->n_read++;
-        if (is_blank(batch->text, (size_t)len) || batch->n_read <= batch->last_line)
-            continue;
-        *text = (struct ft_str){batch->text, (size_t)len};
-        return true;
-    }
+    while (read_line(batch, batch->n_read + 1, text))
+        if (++batch->n_read > batch->last_line && !is_blank(*text))
+            return true;
     if (ferror(batch->in))
         stop(batch, ctl_exit_because(CTL_EXIT_OS, "cannot read the input"));
     return false;
@@ -319,11 +326,11 @@ static void fill(struct batch *batch) {
 
 /* Lines that hold something, for the bar; then back to the beginning. */
 static int count_lines(struct batch *batch) {
-    ssize_t len;
+    struct ft_str text;
     uint64_t n_lines = 0;
-    while ((len = getline(&batch->text, &batch->text_cap, batch->in)) > 0) {
+    while (read_line(batch, n_lines + 1, &text)) {
         n_lines++;
-        batch->progress.n_all += !is_blank(batch->text, (size_t)len);
+        batch->progress.n_all += !is_blank(text);
     }
     if (ferror(batch->in) || fseeko(batch->in, 0, SEEK_SET) != 0)
         return ctl_exit_because(CTL_EXIT_OS, "cannot read the input twice");

@@ -26,6 +26,11 @@ static enum ft_code read_file(struct ctl_options *opts, struct ft_str path, stru
     return code;
 }
 
+struct ft_str ctl_input_unmarked(struct ft_str text) {
+    bool marked = text.len >= 3 && memcmp(text.ptr, "\xEF\xBB\xBF", 3) == 0;
+    return marked ? (struct ft_str){text.ptr + 3, text.len - 3} : text;
+}
+
 /* "role: content" */
 static enum ft_code chat_from_flags(struct ctl_options *opts, struct ft_wire_prompt *out,
                                     struct ft_err *err) {
@@ -89,6 +94,7 @@ static enum ft_code chat_from_file(struct ctl_options *opts, struct ft_wire_prom
     enum ft_code code = read_file(opts, opts->chat_file, &text, err);
     if (code != FT_OK)
         return code;
+    text = ctl_input_unmarked(text);
     json_t *root = json_loadb(text.ptr, text.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
     if (root == NULL)
         return ft_err_set(err, FT_E_REQ_INVALID, MODULE, "--chat-file: line %d: %s", where.line,

@@ -16,6 +16,9 @@ extern "C" {
 enum ft_code ctl_input_read(struct ctl_options *opts, struct ft_wire_prompt *out,
                             struct ft_err *err);
 
+/* The text behind the mark that some editors put before UTF-8; JSON has none. */
+struct ft_str ctl_input_unmarked(struct ft_str text);
+
 #ifdef __cplusplus
 }
 #endif

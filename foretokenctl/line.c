@@ -120,12 +120,25 @@ static bool spell(enum ctl_flag_kind kind, const json_t *value, char *out, size_
     }
 }
 
+/* Set a flag by its text; what is wrong with it is said of the line's key, which is no flag. */
+static enum ft_code set_text(struct ctl_line *line, const struct ctl_flag *flag, const char *text,
+                             struct ft_err *err) {
+    struct ft_err own = {0};
+    enum ft_code code = ctl_flag_set(flag, &line->opts, text, &own);
+    const char *is = strstr(own.text, " is ");
+    if (code == FT_E_REQ_INVALID && is != NULL)
+        return REJECT("%s%s", flag->name, is);
+    if (code != FT_OK && err != NULL)
+        *err = own;
+    return code;
+}
+
 static enum ft_code set_one(struct ctl_line *line, const struct ctl_flag *flag, const json_t *value,
                             struct ft_err *err) {
     char text[64];
     if (!spell(flag->kind, value, text, sizeof text))
         return wrong_type(flag, err);
-    return ctl_flag_set(flag, &line->opts, text, err);
+    return set_text(line, flag, text, err);
 }
 
 /* Strings keep a NUL, which no command line has. */
@@ -175,7 +188,7 @@ static enum ft_code set_biases(struct ctl_line *line, const struct ctl_flag *fla
         if (!json_is_number(bias) || strlen(id) > 20)
             return wrong_type(flag, err);
         snprintf(text, sizeof text, "%s:%.17g", id, json_number_value(bias));
-        code = ctl_flag_set(flag, &line->opts, text, err);
+        code = set_text(line, flag, text, err);
         if (code != FT_OK)
             return code;
     }

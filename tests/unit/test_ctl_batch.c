@@ -147,6 +147,31 @@ START_TEST(line_says_what_flags_say_and_overrides_them) {
 }
 END_TEST
 
+START_TEST(values_are_wrong_by_their_keys) {
+    write_file(in_path, "{\"text\":\"a\",\"max_tokens\":-3}\n"
+                        "{\"text\":\"a\",\"seed\":\"x\"}\n"
+                        "{\"text\":\"a\",\"stop_token_ids\":[99999999999]}\n"
+                        "{\"text\":\"a\",\"logit_bias\":{\"x\":1}}\n");
+    ck_assert_int_eq(RUN("batch", in_path, out_path), 65);
+    json_t *list = results();
+    require_error(list, 0, 1, "INVALID_ARGUMENT", "max_tokens is '-3': must be a whole number");
+    require_error(list, 1, 2, "INVALID_ARGUMENT", "seed is 'x'");
+    require_error(list, 2, 3, "INVALID_ARGUMENT", "stop_token_ids is '99999999999'");
+    require_error(list, 3, 4, "INVALID_ARGUMENT", "logit_bias is 'x:1'");
+    for (size_t i = 0; i < 4; i++)
+        ck_assert_ptr_null(
+            strstr(text_of(json_object_get(json_array_get(list, i), "error"), "message"), "--"));
+    json_decref(list);
+}
+END_TEST
+
+START_TEST(mark_before_the_first_line_is_passed_over) {
+    write_file(in_path, "\xEF\xBB\xBF{\"text\":\"hello\"}\r\n{\"text\":\"hello\"}\r\n");
+    ck_assert_int_eq(RUN("batch", in_path, out_path), 0);
+    CHECK_ERR("2 of 2 lines, 0 failed");
+}
+END_TEST
+
 START_TEST(chat_is_an_input) {
     write_file(in_path, "{\"chat\":[{\"role\":\"user\",\"content\":\"hi\"}]}\n");
     ck_assert_int_eq(RUN("batch", in_path, out_path), 0);
@@ -341,6 +366,8 @@ int main(void) {
     tcase_add_test(tc, results_keep_the_order_of_the_lines);
     tcase_add_test(tc, errors_stay_with_their_line);
     tcase_add_test(tc, line_says_what_flags_say_and_overrides_them);
+    tcase_add_test(tc, values_are_wrong_by_their_keys);
+    tcase_add_test(tc, mark_before_the_first_line_is_passed_over);
     tcase_add_test(tc, chat_is_an_input);
     tcase_add_test(tc, unavailable_service_is_asked_again);
     tcase_add_test(tc, line_refused_for_load_waits_for_those_that_are_served);
