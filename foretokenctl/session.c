@@ -1,5 +1,6 @@
 #include "foretokenctl/session.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 #include <unistd.h>
@@ -71,6 +72,15 @@ static enum ft_code find_token(const struct ctl_options *opts, struct ft_buf *to
     return FT_OK;
 }
 
+/* To a server a file that is not there is a bad configuration; here it is a missing input. */
+static enum ft_code find_files(const struct ft_rpc_client_tls *tls, struct ft_err *err) {
+    const char *const paths[] = {tls->ca, tls->cert, tls->key};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
+        if (paths[i][0] != 0 && access(paths[i], R_OK) != 0)
+            return ctl_exit_unopened(err, errno, paths[i]);
+    return FT_OK;
+}
+
 static enum ft_code open_client(struct ctl_session *session, const struct ctl_options *opts,
                                 const struct ft_buf *token, struct ft_err *err) {
     struct ft_rpc_client_opts client = {.message_max = MESSAGE_MAX, .send_queue_max = MESSAGE_MAX};
@@ -84,6 +94,8 @@ static enum ft_code open_client(struct ctl_session *session, const struct ctl_op
         return err->code;
     if (wanted || (!opts->has_tls && implied))
         client.tls = &tls;
+    if (client.tls != NULL && find_files(&tls, err) != FT_OK)
+        return err->code;
     client.bearer = token->ptr;
     session->tls = client.tls != NULL;
     return ft_rpc_client_open(&session->client, session->loop,

@@ -299,6 +299,8 @@ END_TEST
 START_TEST(missing_prompt_file_is_66) {
     ck_assert_int_eq(RUN("generate", "--prompt-file=/nonexistent/x"), 66);
     CHECK_ERR("/nonexistent/x");
+    ck_assert_int_eq(RUN("stats", "--cacert=/nonexistent/ca"), 66);
+    CHECK_ERR("cannot open /nonexistent/ca: No such file");
 }
 END_TEST
 
