@@ -118,6 +118,8 @@ static int make_rows(struct bench *bench) {
     static const int32_t one = 1;
     const int32_t *together = opts->n_bench_together > 0 ? opts->bench_together : &one;
     size_t n = opts->n_bench_together > 0 ? opts->n_bench_together : 1;
+    if (opts->has_bench_repeats && opts->bench_repeats < 1)
+        return usage("--repeats must be at least 1");
     for (size_t i = 0; i < opts->n_bench_k; i++)
         if (opts->bench_k[i] < 1 || opts->bench_k[i] > FT_DRAFT_LEN_MAX)
             return usage("--bench-k must be 1 to 16, with commas between");
@@ -174,7 +176,7 @@ static size_t count_turns(const struct bench *bench) {
 
 /* Every row in turn on each prompt, again and again: what disturbs the machine disturbs all. */
 static int run_rows(struct bench *bench) {
-    size_t repeats = bench->opts->bench_repeats > 0 ? bench->opts->bench_repeats : 2;
+    size_t repeats = bench->opts->has_bench_repeats ? bench->opts->bench_repeats : 2;
     size_t all = repeats * count_turns(bench), done = 0;
     struct bench_row warm_up = {.together = 1, .k = -1, .speculates = true};
     int status = bench_sample(bench, &warm_up, 0);

@@ -65,9 +65,11 @@ struct ctl_options {
     struct ft_str *bench_drafters;
     size_t n_bench_drafters;
     uint32_t bench_repeats;
+    bool has_bench_repeats;
     /* operating */
     bool watch;
-    double interval_s; /* 0: not given */
+    double interval_s;
+    bool has_interval;
     struct ft_str reason, model_dir;
     struct ft_str html;
     uint32_t rounds;                 /* of a trace; 0: all */

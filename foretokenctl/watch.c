@@ -176,7 +176,7 @@ static void wait_keys(struct watch *watch, int64_t until_ns) {
 }
 
 static int run(struct watch *watch, ctl_session_render_fn *line) {
-    double interval_s = watch->opts->interval_s > 0 ? watch->opts->interval_s : 1;
+    double interval_s = watch->opts->has_interval ? watch->opts->interval_s : 1;
     int status = CTL_EXIT_OK;
     while (status == CTL_EXIT_OK && watch->session.signo == 0 && !watch->ended) {
         int64_t begin_ns = ft_clock_now_ns();
@@ -198,7 +198,7 @@ static int run(struct watch *watch, ctl_session_render_fn *line) {
 
 int ctl_watch(struct ctl_options *opts, ctl_session_render_fn *line) {
     struct watch watch = {.opts = opts};
-    if (opts->interval_s != 0.0 && !(opts->interval_s >= 0.1 && opts->interval_s <= 3600))
+    if (opts->has_interval && !(opts->interval_s >= 0.1 && opts->interval_s <= 3600))
         return ctl_exit_because(CTL_EXIT_USAGE, "--interval must be 0.1 to 3600 seconds");
     watch.is_screen = !opts->json && isatty(STDOUT_FILENO);
     watch.has_keys = watch.is_screen && isatty(STDIN_FILENO);
