@@ -222,6 +222,10 @@ int main(int argc, char **argv) {
         die(&err);
     if (args.help)
         return 0;
+    if (g_options.target[0] == 0 || g_options.draft[0] == 0 || g_options.text[0] == 0) {
+        fprintf(stderr, "usage: %s [options]\n", args.usage);
+        return 64;
+    }
     struct side target = {0}, draft = {0};
     open_side(&target, g_options.target);
     open_side(&draft, g_options.draft);

@@ -360,7 +360,8 @@ static void print_stats(const struct bench *bench) {
 int main(int argc, char **argv) {
     static struct bench bench;
     const struct ft_param_table table = {k_rows, sizeof k_rows / sizeof k_rows[0]};
-    struct ft_param_args args = {.argc = argc, .argv = argv, .usage = "bench_generate"};
+    struct ft_param_args args = {
+        .argc = argc, .argv = argv, .usage = "bench_generate --reference FILE"};
     struct ft_err err = {0};
     if (ft_param_defaults(&table, &bench.config, &err) != FT_OK ||
         ft_param_parse(&table, &bench.config, &args, &err) != FT_OK) {
@@ -369,6 +370,10 @@ int main(int argc, char **argv) {
     }
     if (args.help)
         return 0;
+    if (bench.config.reference[0] == 0) {
+        fprintf(stderr, "usage: %s [options]\n", args.usage);
+        return 64;
+    }
     bench.n_prompts = load_prompts(&bench.config, bench.prompts);
     if (bench.n_prompts == 0) {
         fprintf(stderr, "bench_generate: %s: no prompts of this domain\n", bench.config.reference);

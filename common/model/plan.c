@@ -148,7 +148,8 @@ static enum ft_code take_memory(struct ft_plan *plan, int32_t max_rows, struct f
     carve_device(plan, &c, max_rows);
 
     code = kind->alloc(plan->device, plan->kv_bytes, &plan->kv, err);
-    return code == FT_OK ? FT_OK : ft_err_prefix(err, "KV of %d blocks", plan->n_blocks);
+    return code == FT_OK ? FT_OK
+                         : ft_err_prefix(err, "kv_cache_bytes: KV of %d blocks", plan->n_blocks);
 }
 
 /* Places tensors; once something failed, does nothing more. */
