@@ -63,6 +63,10 @@ static enum ft_code check_endpoints(const struct co_config *c, struct ft_err *er
     if (c->draft_endpoint[0] != 0 &&
         ft_rpc_endpoint_check(c->draft_endpoint, &is_unix, &is_local, err) != FT_OK)
         return ft_err_prefix(err, "draft_endpoint");
+    if (strcmp(c->draft_endpoint, c->target_endpoint) == 0)
+        return ft_err_set(err, FT_E_PROC_CONFIG, MODULE,
+                          "draft_endpoint is '%s': must be another than target_endpoint",
+                          c->draft_endpoint);
     return FT_OK;
 }
 

@@ -74,10 +74,12 @@ static enum ft_code set_integer(const struct ft_param *row, void *slot, const ch
     errno = 0;
     long long v = strtoll(text, &end, 10);
     int64_t factor = 1;
-    if (end == text)
-        return bad_value(row, text, "not a whole number", err);
-    if (row->kind == FT_PARAM_SIZE ? !size_suffix(end, &factor) : *end != 0)
-        return bad_value(row, text, "not a whole number", err);
+    bool is_size = row->kind == FT_PARAM_SIZE;
+    if (end == text || (is_size ? !size_suffix(end, &factor) : *end != 0))
+        return bad_value(row, text,
+                         is_size ? "not a whole number, alone or with K, M, G, Ki, Mi or Gi"
+                                 : "not a whole number",
+                         err);
     if (errno == ERANGE || (double)v * (double)factor < row->min ||
         (double)v * (double)factor > row->max)
         return out_of_range(row, text, err);

@@ -48,7 +48,8 @@ START_TEST(bad_flags_exit_78_with_one_line_that_names_them) {
         {{"--listen=unix:/tmp/x", NULL}, "model is not set"},
         {{"--max_num_seqs=0", NULL}, "max_num_seqs is '0': must be 1 to 1024"},
         {{"--max_num_seqs=many", NULL}, "max_num_seqs is 'many'"},
-        {{"--kv_cache_bytes=12Q", NULL}, "kv_cache_bytes is '12Q'"},
+        {{"--kv_cache_bytes=12Q", NULL},
+         "kv_cache_bytes is '12Q': not a whole number, alone or with K, M, G, Ki, Mi or Gi"},
         {{"--log_level=loud", NULL}, "log_level is 'loud': must be one of"},
         {{"word", NULL}, "unexpected argument 'word'"},
     };

@@ -40,6 +40,7 @@ static const struct {
     {{"--target_endpoint=unix:/x", "--listen=nowhere"}, 2, "listen: endpoint 'nowhere'"},
     {{"--target_endpoint=nowhere"}, 1, "target_endpoint: endpoint 'nowhere'"},
     {{"--target_endpoint=unix:/x", "--draft_endpoint=nowhere"}, 2, "draft_endpoint: endpoint"},
+    {{"--target_endpoint=unix:/x", "--draft_endpoint=unix:/x"}, 2, "draft_endpoint is 'unix:/x'"},
     {{"--target_endpoint=unix:/x", "--metrics_listen=unix:/m"}, 2, "metrics_listen is 'unix:/m'"},
     {{"--target_endpoint=unix:/x", "--tls_cert=c"}, 2, "tls_cert is set and tls_key is not"},
     {{"--target_endpoint=unix:/x", "--tls_key=k"}, 2, "tls_key is set and tls_cert is not"},
