@@ -118,6 +118,8 @@ static int make_rows(struct bench *bench) {
     static const int32_t one = 1;
     const int32_t *together = opts->n_bench_together > 0 ? opts->bench_together : &one;
     size_t n = opts->n_bench_together > 0 ? opts->n_bench_together : 1;
+    if (opts->request.params.has_max_tokens && opts->request.params.max_tokens < 2)
+        return usage("--max-tokens must be at least 2: what is measured begins with the first");
     if (opts->has_bench_repeats && opts->bench_repeats < 1)
         return usage("--repeats must be at least 1");
     for (size_t i = 0; i < opts->n_bench_k; i++)

@@ -290,6 +290,7 @@ START_TEST(bad_usage_is_64_and_one_line) {
         {{"stats", "--endpoint=unix:"}, "unix:"},
         {{"stats", "--watch", "--interval=0"}, "--interval must be 0.1 to 3600"},
         {{"bench", "--repeats=0"}, "--repeats must be at least 1"},
+        {{"bench", "--max-tokens=1"}, "--max-tokens must be at least 2"},
     };
     ck_assert_int_eq(run_with((struct run){0}, rows[_i].args), 64);
     CHECK_ERR(rows[_i].text);
@@ -462,7 +463,7 @@ static TCase *usage_case(void) {
     tcase_add_test(tc, endpoint_comes_from_the_environment_too);
     tcase_add_test(tc, tls_of_the_environment_is_a_switch_or_refused);
     tcase_add_test(tc, input_file_that_is_there_and_cannot_be_opened_is_71);
-    tcase_add_loop_test(tc, bad_usage_is_64_and_one_line, 0, 14);
+    tcase_add_loop_test(tc, bad_usage_is_64_and_one_line, 0, 15);
     tcase_add_test(tc, missing_prompt_file_is_66);
     tcase_add_test(tc, tokenize_prints_ids_and_pieces);
     tcase_add_test(tc, detokenize_prints_the_text_as_it_is);
