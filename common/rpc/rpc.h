@@ -137,12 +137,12 @@ struct ft_rpc_server_opts {
     /* A server with a TCP endpoint asks connections that are silent for so long, and ends those
      * that say nothing for a third of it; 0: 30 s. One with Unix endpoints alone never asks. */
     int32_t keepalive_ms;
+    int32_t linger_ms;      /* for clients that read late, at most, at a close; 0: 5 s */
     struct ft_rpc_tls *tls; /* what TCP endpoints speak; NULL: plain. Outlives the server. */
     struct ft_rpc_socket_rule socket; /* of Unix endpoints, which never speak TLS */
     /* A connection to a Unix endpoint was closed: the user is none of the rule's. May be NULL. */
     void (*on_peer_refused)(void *service, uint32_t uid);
-    /* Asked before a call's first handler; a failure ends the call with err, and no handler hears
-     * of it. May add trailers. NULL: every call is let in. */
+    /* Before a call's first handler; may add trailers; a failure ends it with err. May be NULL. */
     enum ft_code (*admit)(struct ft_rpc_call *call, void *service, struct ft_err *err);
 };
 
@@ -156,8 +156,8 @@ enum ft_code ft_rpc_server_listen(struct ft_rpc_server *server, const char *endp
 enum ft_code ft_rpc_server_start(struct ft_rpc_server *server, struct ft_err *err);
 /* Another calls_max, for calls that come from now on. */
 void ft_rpc_server_limit_calls(struct ft_rpc_server *server, int32_t calls_max);
-/* Drain: new calls see UNAVAILABLE (but in_drain), running ones have grace_ns, and time to be read
- * unless it is 0. Then cancel the rest, free everything. Runs the loop; not from a handler. */
+/* Drain: new calls see UNAVAILABLE (but in_drain), running ones have grace_ns, and linger_ms to be
+ * read, unless it is 0. Then cancel and free all. Runs the loop; not from a handler. */
 void ft_rpc_server_close(struct ft_rpc_server **server, int64_t grace_ns);
 
 /* Queue a message; copies it. fail FT_E_REQ_EXHAUSTED: send_queue_max; FT_E_REQ_CANCELLED: the

@@ -19,6 +19,7 @@
 #define CALLS_DEFAULT 4096
 #define CROWD_MAX 256 /* calls of methods in_crowd past calls_max: each is short, or a watch */
 #define KEEPALIVE_DEFAULT_MS 30000
+#define LINGER_DEFAULT_MS 5000
 #define NO_UID ((uid_t)-1)
 
 static void on_shutdown(void *owner, bool ok) {
@@ -86,6 +87,8 @@ enum ft_code ft_rpc_server_create(struct ft_rpc_server **out, struct ft_rpc_loop
     ft_rpc_server_limit_calls(server, opts->calls_max);
     if (server->opts.keepalive_ms <= 0)
         server->opts.keepalive_ms = KEEPALIVE_DEFAULT_MS;
+    if (server->opts.linger_ms <= 0)
+        server->opts.linger_ms = LINGER_DEFAULT_MS;
     for (size_t i = 0; i < opts->n_methods; i++)
         FT_ASSERT(opts->methods[i].path != NULL && opts->methods[i].on_message != NULL);
     server->on_shutdown = (struct ft_rpc_tag){on_shutdown, server};
@@ -248,7 +251,6 @@ void ft_rpc_server_arm(struct ft_rpc_server *server) {
  * holds bytes that nobody has read. */
 #define LINGER_NS ((int64_t)50000000)
 #define LINGER_SLOW_NS ((int64_t)2000000000)
-#define LINGER_MAX_NS ((int64_t)5000000000)
 #define LOOK_NS ((int64_t)5000000)
 
 void ft_rpc_server_linger(struct ft_rpc_server *server, int64_t slowest_ns) {
@@ -278,7 +280,7 @@ static bool has_unread(const struct ft_rpc_server *server) {
 }
 
 static void linger(struct ft_rpc_server *server) {
-    int64_t now_ns = ft_clock_now_ns(), max_ns = now_ns + LINGER_MAX_NS;
+    int64_t now_ns = ft_clock_now_ns(), max_ns = now_ns + server->opts.linger_ms * INT64_C(1000000);
     while (now_ns < max_ns) {
         if (has_unread(server))
             ft_rpc_server_linger(server, 0);

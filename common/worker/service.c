@@ -18,6 +18,7 @@
 #define CALLS_MAX 64
 /* Long enough for the status to leave; there is nothing worth waiting for. */
 #define CLOSE_GRACE_NS 100000000
+#define CLOSE_LINGER_MS 200
 #define PATH_MAX_LEN 64
 #define REFUSED_WARN_NS ((int64_t)10000000000) /* between lines about peers turned away */
 
@@ -417,6 +418,7 @@ static void on_peer_refused(void *user, uint32_t uid) {
 
 static enum ft_code open_server(struct ft_service *service, struct ft_err *err) {
     struct ft_rpc_server_opts opts = {
+        .linger_ms = CLOSE_LINGER_MS,
         .methods = service->methods,
         .n_methods = service->worker->role->reloads ? N_METHODS : RELOAD, /* it is the last */
         .service = service,

@@ -158,7 +158,7 @@ START_TEST(dev62_sigterm_and_sigint_exit_0_at_once) {
         worker_client_open(&c, NULL, p.endpoint, k_roles[i % 2]);
         worker_client_connect(&c); /* with an open stream */
         ck_assert_int_eq(worker_process_kill(&p, signals[i / 2]), 0);
-        ck_assert_int_lt(p.exit_ms, 10000);
+        ck_assert_int_lt(p.exit_ms, 2000);
         expect_log(&p, "stopped");
         worker_client_wait_stream_end(&c);
         worker_client_close(&c);
