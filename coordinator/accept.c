@@ -27,6 +27,8 @@ bool co_accept_draft(struct co_app *app, int32_t i, const struct ft_wire_seq_res
     struct co_request *r = entry->request;
     int32_t held = r->draft_len + plan->draft_tokens;
     plan->n_drafted = 0;
+    if (r->state != CO_REQUEST_RUNNING) /* what it held there was given back already */
+        return true;
     switch (result->status) {
     case FT_WIRE_SEQ_OK:
         break;

@@ -11,4 +11,5 @@ target_link_libraries(ft_test_sim PUBLIC co_core ft_target_role ft_draft_role ft
 ft_test(sim/test_sim.c LINK ft_test_sim LABELS sim TIMEOUT 300)
 ft_test(sim/test_scheduler.c LINK ft_test_sim LABELS sim TIMEOUT 300)
 ft_test(sim/test_admission.c LINK ft_test_sim LABELS sim TIMEOUT 300)
+ft_test(sim/test_accounts.c LINK ft_test_sim LABELS sim TIMEOUT 300)
 ft_test(sim/test_target_lost.c LINK ft_test_sim LABELS sim TIMEOUT 300)

@@ -1,0 +1,83 @@
+/* What rounds leave in the books of requests and of the service when something comes between: a
+ * lost sequence, a worker that comes back, a parameter that is set, a number that is none. */
+#include <check.h>
+#include <string.h>
+
+#include "sim/net.h"
+#include "sim/world.h"
+#include "support/suite.h"
+
+#define MS 1000000
+
+static struct world g_world;
+
+static void begin(const struct sim_opts *opts) {
+    net_reset(1);
+    world_start(&g_world, 1, opts);
+}
+
+static struct sim_client *add(int64_t in_ms, uint32_t family, int32_t n_prompt,
+                              uint32_t max_tokens) {
+    struct sim_client *c = world_client(&g_world, in_ms * MS);
+    sim_client_prompt(c, family, n_prompt);
+    c->params.max_tokens = max_tokens;
+    c->params.ignore_eos = true;
+    return c;
+}
+
+static struct co_request *request_of(const struct sim_client *c) {
+    for (struct co_request *r = g_world.app->first; r != NULL; r = r->next)
+        if (strcmp(r->id, c->id) == 0)
+            return r;
+    return NULL;
+}
+
+static void step(void) {
+    ck_assert(world_step(&g_world));
+}
+
+static void until_got(const struct sim_client *c, int32_t n) {
+    while (c->n_got < n)
+        step();
+}
+
+/* ---- drafts ---------------------------------------------------------------------------------- */
+
+static bool drafts_now(const struct co_request *r) {
+    const struct co_round *round = &g_world.app->round;
+    for (int32_t i = 0; round->phase == CO_ROUND_DRAFT && i < round->n_entries; i++)
+        if (round->entries[i].request == r)
+            return round->plans[i].draft_tokens > 0;
+    return false;
+}
+
+/* The request is gone before the draft worker says that it has lost its sequence. */
+START_TEST(lost_draft_of_a_cancelled_request_is_no_fault_of_the_worker) {
+    begin(&(struct sim_opts){.max_seqs = 4});
+    struct sim_worker *draft = &g_world.workers[SIM_DRAFT];
+    struct sim_client *stays = add(0, 1, 30, 200), *goes = add(0, 2, 30, 400);
+    until_got(goes, 20);
+    while (!drafts_now(request_of(goes)))
+        step();
+    g_world.tampered = true;
+    ft_kvseq_release(draft->worker->seqs, request_of(goes)->seq_id);
+    net_stall(draft->loop, net_now_ns() + 5 * MS);
+    goes->cancelled = true;
+    ft_rpc_stream_cancel(goes->stream_call);
+    while (!stays->done) {
+        step();
+        ck_assert_msg(co_peer_up(g_world.app->draft), "%s", co_peer_trouble(g_world.app->draft));
+    }
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+}
+END_TEST
+
+int main(void) {
+    ft_log_init("sim", FT_LOG_ERROR);
+    Suite *suite = suite_create("accounts");
+    TCase *tc = tcase_create("accounts");
+    tcase_add_test(tc, lost_draft_of_a_cancelled_request_is_no_fault_of_the_worker);
+    suite_add_tcase(suite, tc);
+    return suite_run(suite);
+}
