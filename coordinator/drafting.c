@@ -211,6 +211,7 @@ void co_drafting_follow(struct co_request *r) {
         return;
     co_drafting_end(r);
     r->drafter = drafting->drafter;
+    r->draft_refused = false; /* if it is again, its reason is said anew */
     r->fallback_reason = NULL;
 }
 

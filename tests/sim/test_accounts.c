@@ -3,6 +3,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "coordinator/tune.h"
 #include "sim/net.h"
 #include "sim/world.h"
 #include "support/suite.h"
@@ -41,6 +42,12 @@ static void until_got(const struct sim_client *c, int32_t n) {
         step();
 }
 
+static void set(const char *name, const char *value) {
+    struct ft_wire_parameter parameter = {ft_str_c(name), ft_str_c(value)};
+    struct ft_err err = {0};
+    ck_assert_msg(co_tune_set(g_world.app, &parameter, 1, &err) == FT_OK, "%s", err.text);
+}
+
 /* ---- drafts ---------------------------------------------------------------------------------- */
 
 static bool drafts_now(const struct co_request *r) {
@@ -73,11 +80,28 @@ START_TEST(lost_draft_of_a_cancelled_request_is_no_fault_of_the_worker) {
 }
 END_TEST
 
+/* The draft's context is shorter than the text when its turn comes. */
+START_TEST(drafter_that_is_set_says_why_it_does_not_draft) {
+    begin(&(struct sim_opts){.args = {"--drafter=ngram"}});
+    g_world.app->pair.draft_max_len = 64;
+    struct sim_client *c = add(0, 1, 60, 100);
+    until_got(c, 20);
+    const struct co_request *r = request_of(c);
+    ck_assert_ptr_null(r->fallback_reason);
+    set("drafter", "model");
+    until_got(c, 40);
+    ck_assert_str_eq(r->fallback_reason, "draft context full");
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
     TCase *tc = tcase_create("accounts");
     tcase_add_test(tc, lost_draft_of_a_cancelled_request_is_no_fault_of_the_worker);
+    tcase_add_test(tc, drafter_that_is_set_says_why_it_does_not_draft);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
