@@ -233,14 +233,10 @@ static bool begin_drafter(struct co_request *r) {
 /* ---- proposals ------------------------------------------------------------------------------ */
 
 /* A target may have ids that the draft's embedding lacks. */
-static bool draft_can_read(struct co_request *r) {
-    for (int32_t i = r->draft_len; i < r->n; i++) {
-        if (r->tokens[i] >= r->app->pair.draft_vocab_size) {
-            r->draft_refused = true;
-            r->fallback_reason = "a token outside the draft's vocabulary";
+static bool draft_can_read(const struct co_request *r) {
+    for (int32_t i = r->draft_len; i < r->n; i++)
+        if (r->tokens[i] >= r->app->pair.draft_vocab_size)
             return false;
-        }
-    }
     return true;
 }
 
@@ -269,7 +265,11 @@ static int32_t model_room(struct co_request *r, int32_t k) {
         r->draft_refused = true; /* the text only grows */
         return no_model(r, "draft context full");
     }
-    return draft_can_read(r) ? k : 0;
+    if (!draft_can_read(r)) {
+        r->draft_refused = true;
+        return no_model(r, "a token outside the draft's vocabulary");
+    }
+    return k;
 }
 
 int32_t co_drafting_room(struct co_request *r) {

@@ -96,12 +96,24 @@ START_TEST(drafter_that_is_set_says_why_it_does_not_draft) {
 }
 END_TEST
 
+START_TEST(drafter_that_asks_no_model_has_no_trouble_with_its_vocabulary) {
+    begin(&(struct sim_opts){.args = {"--drafter=ngram"}});
+    g_world.app->pair.draft_vocab_size = 100; /* the prompt has higher ids */
+    struct sim_client *c = add(0, 1, 60, 100);
+    until_got(c, 20);
+    ck_assert_ptr_null(request_of(c)->fallback_reason);
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
     TCase *tc = tcase_create("accounts");
     tcase_add_test(tc, lost_draft_of_a_cancelled_request_is_no_fault_of_the_worker);
     tcase_add_test(tc, drafter_that_is_set_says_why_it_does_not_draft);
+    tcase_add_test(tc, drafter_that_asks_no_model_has_no_trouble_with_its_vocabulary);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
