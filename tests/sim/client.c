@@ -157,6 +157,8 @@ static void send_request(struct sim_client *c) {
         .num_speculative_tokens = c->k,
         .priority = c->priority,
     };
+    if (c->drafter != NULL)
+        request.drafter = ft_str_c(c->drafter);
     if (c->long_text) {
         request.input =
             (struct ft_wire_prompt){.kind = FT_WIRE_INPUT_TEXT, .text = long_text_of(c)};

@@ -107,6 +107,33 @@ START_TEST(drafter_that_asks_no_model_has_no_trouble_with_its_vocabulary) {
 }
 END_TEST
 
+/* Blocks that the first of two holds of 12, until its drafts come from elsewhere or not at all; the
+ * second needs more than it leaves. */
+static void require_given_up(const char *name, const char *value) {
+    begin(&(struct sim_opts){.draft_blocks = 12});
+    struct sim_client *first = add(0, 1, 100, 400);
+    until_got(first, 20);
+    set("drafter", "chain"); /* may ask the model as well */
+    until_got(first, 40);
+    ck_assert_int_gt(request_of(first)->draft_blocks, 6);
+    set(name, value);
+    struct sim_client *second = add(0, 2, 100, 60);
+    second->drafter = "model";
+    second->has_k = true;
+    second->k = 4;
+    until_got(second, 1);
+    ck_assert_int_eq(request_of(first)->draft_blocks, 0);
+    world_run(&g_world, 10000);
+    ck_assert_uint_gt(second->spec.num_accepted_tokens, 20);
+    world_stop(&g_world);
+}
+
+START_TEST(blocks_of_the_draft_go_with_what_needed_them) {
+    require_given_up("drafter", "ngram");
+    require_given_up("num_speculative_tokens", "0");
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
@@ -114,6 +141,7 @@ int main(void) {
     tcase_add_test(tc, lost_draft_of_a_cancelled_request_is_no_fault_of_the_worker);
     tcase_add_test(tc, drafter_that_is_set_says_why_it_does_not_draft);
     tcase_add_test(tc, drafter_that_asks_no_model_has_no_trouble_with_its_vocabulary);
+    tcase_add_test(tc, blocks_of_the_draft_go_with_what_needed_them);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
