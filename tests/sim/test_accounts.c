@@ -134,6 +134,35 @@ START_TEST(blocks_of_the_draft_go_with_what_needed_them) {
 }
 END_TEST
 
+/* Who sleeps keeps no draft from others, and has its own again when it reads on. */
+START_TEST(reader_that_stops_keeps_nobody_from_drafting) {
+    begin(&(struct sim_opts){.draft_blocks = 12, .args = {"--stream_buffer_tokens=8"}});
+    struct sim_client *sleeper = add(0, 1, 100, 80);
+    until_got(sleeper, 10);
+    net_stream_read(sleeper->stream_call, false);
+    while (!co_request_paused(request_of(sleeper)))
+        step();
+    ck_assert_int_gt(request_of(sleeper)->draft_blocks, 6);
+    struct sim_client *others[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        others[i] = add(0, 2 + i, 5 + 50 * (int32_t)i, 40);
+        while (!others[i]->done)
+            step();
+        ck_assert_uint_gt(others[i]->spec.num_accepted_tokens, 10);
+        if (i == 0) /* both had room */
+            ck_assert_int_gt(request_of(sleeper)->draft_blocks, 0);
+    }
+    ck_assert(request_of(sleeper)->state == CO_REQUEST_RUNNING);
+    ck_assert_int_eq(request_of(sleeper)->draft_blocks, 0);
+    net_stream_read(sleeper->stream_call, true);
+    int32_t n_before = sleeper->n_got;
+    until_got(sleeper, n_before + 30);
+    ck_assert_int_gt(request_of(sleeper)->draft_blocks, 0);
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
@@ -142,6 +171,7 @@ int main(void) {
     tcase_add_test(tc, drafter_that_is_set_says_why_it_does_not_draft);
     tcase_add_test(tc, drafter_that_asks_no_model_has_no_trouble_with_its_vocabulary);
     tcase_add_test(tc, blocks_of_the_draft_go_with_what_needed_them);
+    tcase_add_test(tc, reader_that_stops_keeps_nobody_from_drafting);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
