@@ -301,11 +301,13 @@ double co_sampling_synthetic_rate(double length, int32_t k) {
 
 static void set_length(struct co_request *r, double length) {
     double rate = co_sampling_synthetic_rate(length, r->k);
+    r->synthetic_length = length;
     for (int32_t i = 0; i < FT_DRAFT_LEN_MAX; i++)
         r->synthetic_rates[i] = (float)rate;
 }
 
 static void set_rates(struct co_request *r, const float *rates, size_t n) {
+    r->synthetic_length = 0;
     for (size_t i = 0; i < FT_DRAFT_LEN_MAX; i++)
         r->synthetic_rates[i] = rates[i < n ? i : n - 1];
 }
@@ -323,8 +325,11 @@ static bool set_configured(struct co_request *r) {
 }
 
 void co_sampling_follow(struct co_request *r) {
-    if (r->rule_own)
+    if (r->rule_own) {
+        if (r->synthetic_length > 0) /* the mean of rounds as long as they are now */
+            set_length(r, r->synthetic_length);
         return;
+    }
     r->rule = r->app->rule;
     r->lenience = (float)r->app->config.lenience;
     set_configured(r); /* the rule synthetic is never in force without */

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <string.h>
 
+#include "coordinator/sampling.h"
 #include "coordinator/tune.h"
 #include "sim/net.h"
 #include "sim/world.h"
@@ -163,6 +164,37 @@ START_TEST(reader_that_stops_keeps_nobody_from_drafting) {
 }
 END_TEST
 
+static void require_rate(const struct co_request *r, double length, int32_t k) {
+    ck_assert_int_eq(r->k, k);
+    ck_assert(r->synthetic_rates[0] == (float)co_sampling_synthetic_rate(length, k));
+}
+
+/* The mean that it asked for is of rounds as long as they are now. */
+START_TEST(acceptance_length_of_a_request_outlives_another_k) {
+    begin(&(struct sim_opts){.args = {"--num_speculative_tokens=4", "--allow_lossy=true",
+                                      "--synthetic_acceptance_length=2"}});
+    struct sim_client *c[3];
+    for (uint32_t i = 0; i < 3; i++) {
+        c[i] = add(0, i, 20, 200);
+        c[i]->params.temperature = 20.0f;
+        c[i]->rule = "synthetic";
+    }
+    c[0]->acceptance_length = 3;
+    c[2]->has_k = true; /* and keeps its own */
+    c[2]->k = 4;
+    for (int i = 0; i < 3; i++)
+        until_got(c[i], 5);
+    set("num_speculative_tokens", "8");
+    for (int i = 0; i < 3; i++)
+        until_got(c[i], 30);
+    require_rate(request_of(c[0]), 3, 8);
+    require_rate(request_of(c[1]), 2, 8);
+    require_rate(request_of(c[2]), 2, 4);
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
@@ -172,6 +204,7 @@ int main(void) {
     tcase_add_test(tc, drafter_that_asks_no_model_has_no_trouble_with_its_vocabulary);
     tcase_add_test(tc, blocks_of_the_draft_go_with_what_needed_them);
     tcase_add_test(tc, reader_that_stops_keeps_nobody_from_drafting);
+    tcase_add_test(tc, acceptance_length_of_a_request_outlives_another_k);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
