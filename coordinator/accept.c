@@ -322,8 +322,9 @@ bool co_accept_target(struct co_app *app, int32_t i, const struct ft_wire_seq_re
     if (result->n_rows != (uint32_t)plan->n_logits ||
         result->prefix_hit > (uint32_t)plan->target_tokens)
         return false;
-    if (r->n == r->n_prompt && r->n_preempted == 0) /* of each chunk */
-        r->cached_tokens = min32(r->cached_tokens + (int32_t)result->prefix_hit, r->n_prompt);
+    /* Of each chunk; those that the worker has lost since are looked for again. */
+    if (r->n == r->n_prompt && r->n_preempted == 0)
+        r->cached_tokens = min32(r->cached_tokens, r->target_len) + (int32_t)result->prefix_hit;
     r->n_failures = 0;
     if (plan->every_row) {
         struct ft_err err = {0};

@@ -195,6 +195,32 @@ START_TEST(acceptance_length_of_a_request_outlives_another_k) {
 }
 END_TEST
 
+/* ---- the target ------------------------------------------------------------------------------ */
+
+/* Of a prompt whose text the prefix cache has but for its end. The target hangs, if at all, when
+ * some of it was found already; it finds it again then. */
+static uint32_t cached_tokens(bool hangs) {
+    begin(&(struct sim_opts){.step_tokens = 64, .args = {"--target_step_timeout_ms=100"}});
+    add(0, 1, 200, 5);
+    world_run(&g_world, 10000);
+    struct sim_client *c = add(0, 1, 300, 5);
+    while (request_of(c) == NULL || request_of(c)->cached_tokens == 0)
+        step();
+    ck_assert_int_eq(request_of(c)->n, 300);
+    if (hangs)
+        net_stall(g_world.workers[SIM_TARGET].loop, net_now_ns() + 200 * MS);
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+    return c->usage.cached_tokens;
+}
+
+START_TEST(prompt_that_is_computed_again_counts_its_cached_tokens_once) {
+    uint32_t undisturbed = cached_tokens(false);
+    ck_assert_uint_gt(undisturbed, 100);
+    ck_assert_uint_eq(cached_tokens(true), undisturbed);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
@@ -205,6 +231,7 @@ int main(void) {
     tcase_add_test(tc, blocks_of_the_draft_go_with_what_needed_them);
     tcase_add_test(tc, reader_that_stops_keeps_nobody_from_drafting);
     tcase_add_test(tc, acceptance_length_of_a_request_outlives_another_k);
+    tcase_add_test(tc, prompt_that_is_computed_again_counts_its_cached_tokens_once);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
