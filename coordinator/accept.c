@@ -95,7 +95,6 @@ static void sequence_failed(struct co_request *r, const struct ft_wire_seq_resul
     case FT_WIRE_SEQ_NO_BLOCKS:
         break;
     case FT_WIRE_SEQ_NUMERIC:
-        r->app->stats.nan_rows++;
         give_up(r, FT_E_REQ_NUMERIC, detail[0] ? detail : "non-finite logits");
         return;
     default:
@@ -299,7 +298,6 @@ static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t ge
         code = decide_here(app, i, &d, &verdict, &err);
     co_drafting_rows_done(app, i);
     if (code != FT_OK) {
-        app->stats.nan_rows += code == FT_E_REQ_NUMERIC;
         co_request_fail(r, &err);
         return true;
     }

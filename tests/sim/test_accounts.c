@@ -5,6 +5,7 @@
 
 #include "coordinator/sampling.h"
 #include "coordinator/tune.h"
+#include "sim/model.h"
 #include "sim/net.h"
 #include "sim/world.h"
 #include "support/suite.h"
@@ -221,6 +222,22 @@ START_TEST(prompt_that_is_computed_again_counts_its_cached_tokens_once) {
 }
 END_TEST
 
+START_TEST(non_finite_row_of_a_prompt_is_counted) {
+    begin(&(struct sim_opts){.no_draft = true});
+    struct sim_client *c = add(0, 1, 20, 5);
+    c->prompt[5] = SIM_POISON;
+    c->params.has_prompt_logprobs = true;
+    world_run(&g_world, 10000);
+    ck_assert_int_eq(c->status.code, 13);
+    ck_assert_uint_eq(g_world.app->stats.nan_rows, 1);
+    c = add(0, 1, 20, 5);
+    c->prompt[19] = SIM_POISON;
+    world_run(&g_world, 10000);
+    ck_assert_uint_eq(g_world.app->stats.nan_rows, 2);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
@@ -232,6 +249,7 @@ int main(void) {
     tcase_add_test(tc, reader_that_stops_keeps_nobody_from_drafting);
     tcase_add_test(tc, acceptance_length_of_a_request_outlives_another_k);
     tcase_add_test(tc, prompt_that_is_computed_again_counts_its_cached_tokens_once);
+    tcase_add_test(tc, non_finite_row_of_a_prompt_is_counted);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
