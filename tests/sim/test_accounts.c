@@ -238,6 +238,49 @@ START_TEST(non_finite_row_of_a_prompt_is_counted) {
 }
 END_TEST
 
+/* ---- several continuations ------------------------------------------------------------------- */
+
+static void on_part(void *user, struct ft_str message) {
+    (void)user;
+    (void)message;
+}
+
+static void on_end(void *user, const struct ft_rpc_status *status) {
+    *(int *)user = status->code;
+}
+
+/* A call is one request to who cancels it, whether the client named it or not. */
+START_TEST(continuations_share_the_id_that_was_made_for_their_call) {
+    static const struct ft_rpc_stream_handlers handlers = {on_part, NULL, on_end};
+    static const int32_t prompt[] = {1, 2, 3};
+    begin(&(struct sim_opts){.max_seqs = 4});
+    struct ft_wire_generate request = {
+        .input = {.kind = FT_WIRE_INPUT_IDS, .ids = prompt, .n_ids = 3},
+        .params = {.has_n = true, .n = 3, .has_max_tokens = true, .max_tokens = 50},
+    };
+    struct ft_rpc_call_opts opts = {.deadline_ns = 0};
+    struct ft_rpc_stream *call;
+    struct ft_buf out;
+    int status = -1;
+    ft_buf_init(&out, 0);
+    ft_wire_encode_generate(&request, &out);
+    ft_rpc_stream_open(&call, g_world.client, FT_WIRE_INFERENCE_SERVICE "Generate", &opts,
+                       &handlers, &status, NULL);
+    ft_rpc_stream_send(call, ft_buf_str(&out));
+    ft_buf_fini(&out);
+    while (g_world.app->first == NULL)
+        step();
+    const struct co_request *first = g_world.app->first, *r = first;
+    ck_assert_int_eq(strncmp(first->id, "req-", 4), 0);
+    for (int i = 0; i < 3; i++, r = r->next)
+        ck_assert_str_eq(r->id, first->id);
+    while (status < 0)
+        step();
+    ck_assert_int_eq(status, 0);
+    world_stop(&g_world);
+}
+END_TEST
+
 int main(void) {
     ft_log_init("sim", FT_LOG_ERROR);
     Suite *suite = suite_create("accounts");
@@ -250,6 +293,7 @@ int main(void) {
     tcase_add_test(tc, acceptance_length_of_a_request_outlives_another_k);
     tcase_add_test(tc, prompt_that_is_computed_again_counts_its_cached_tokens_once);
     tcase_add_test(tc, non_finite_row_of_a_prompt_is_counted);
+    tcase_add_test(tc, continuations_share_the_id_that_was_made_for_their_call);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
