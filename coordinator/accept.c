@@ -101,9 +101,12 @@ static void sequence_failed(struct co_request *r, const struct ft_wire_seq_resul
         give_up(r, FT_E_PROC_INTERNAL, detail[0] ? detail : "the target refused the sequence");
         return;
     }
+    bool is_lost = result->status == FT_WIRE_SEQ_LOST;
     if (++r->n_failures >= SEQUENCE_FAILURES_MAX)
-        give_up(r, FT_E_REQ_EXHAUSTED, "the target worker lost the sequence again and again");
-    else if (result->status == FT_WIRE_SEQ_NO_BLOCKS)
+        give_up(r, FT_E_REQ_EXHAUSTED,
+                is_lost ? "the target worker lost the sequence again and again"
+                        : "the target worker had no KV blocks for it again and again");
+    else if (!is_lost)
         co_request_back_off(r);
 }
 

@@ -222,6 +222,18 @@ START_TEST(prompt_that_is_computed_again_counts_its_cached_tokens_once) {
 }
 END_TEST
 
+/* Blocks that the coordinator counts on are not there for so long that the request is given up. */
+START_TEST(request_without_blocks_in_the_worker_is_told_so) {
+    begin(&(struct sim_opts){.target_blocks = 20, .no_draft = true});
+    world_fault(&g_world, SIM_STEAL, SIM_TARGET, 0, (int64_t)20000 * MS);
+    struct sim_client *c = add(1, 1, 20, 5);
+    c->expected_status = 8;
+    world_run(&g_world, 10000);
+    ck_assert_str_eq(c->status.text, "the target worker had no KV blocks for it again and again");
+    world_stop(&g_world);
+}
+END_TEST
+
 START_TEST(non_finite_row_of_a_prompt_is_counted) {
     begin(&(struct sim_opts){.no_draft = true});
     struct sim_client *c = add(0, 1, 20, 5);
@@ -292,6 +304,7 @@ int main(void) {
     tcase_add_test(tc, reader_that_stops_keeps_nobody_from_drafting);
     tcase_add_test(tc, acceptance_length_of_a_request_outlives_another_k);
     tcase_add_test(tc, prompt_that_is_computed_again_counts_its_cached_tokens_once);
+    tcase_add_test(tc, request_without_blocks_in_the_worker_is_told_so);
     tcase_add_test(tc, non_finite_row_of_a_prompt_is_counted);
     tcase_add_test(tc, continuations_share_the_id_that_was_made_for_their_call);
     suite_add_tcase(suite, tc);
