@@ -78,6 +78,7 @@ struct co_request {
     /* It named a drafter; a rule, or a parameter of the service's, which names it too; it wants no
      * speculation. */
     bool drafter_own, rule_own, spec_off;
+    bool lenience_own, acceptance_own; /* it named the parameter of the rule */
     bool lossy; /* tokens were decided by a rule that does not keep the distribution */
     const struct co_drafter *drafter;
 

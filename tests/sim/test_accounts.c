@@ -196,6 +196,37 @@ START_TEST(acceptance_length_of_a_request_outlives_another_k) {
 }
 END_TEST
 
+static struct sim_client *add_by(const char *rule, uint32_t family) {
+    struct sim_client *c = add(0, family, 20, 200);
+    c->params.temperature = 20.0f;
+    c->rule = rule;
+    return c;
+}
+
+/* Who names a rule names no parameter of it. */
+START_TEST(parameters_of_a_named_rule_follow_the_service) {
+    begin(&(struct sim_opts){.args = {"--num_speculative_tokens=4", "--allow_lossy=true",
+                                      "--lenience=0.5", "--synthetic_acceptance_length=2"}});
+    struct sim_client *lenient = add_by("lenient", 1), *synthetic = add_by("synthetic", 2);
+    struct sim_client *own = add_by("synthetic", 3);
+    own->acceptance_length = 2;
+    until_got(lenient, 5);
+    until_got(synthetic, 5);
+    until_got(own, 5);
+    set("lenience", "0.75");
+    set("synthetic_acceptance_length", "3");
+    until_got(lenient, 30);
+    until_got(synthetic, 30);
+    until_got(own, 30);
+    ck_assert_str_eq(request_of(lenient)->rule->name, "lenient");
+    ck_assert(request_of(lenient)->lenience == 0.75f);
+    require_rate(request_of(synthetic), 3, 4);
+    require_rate(request_of(own), 2, 4);
+    world_run(&g_world, 10000);
+    world_stop(&g_world);
+}
+END_TEST
+
 /* ---- the target ------------------------------------------------------------------------------ */
 
 /* Of a prompt whose text the prefix cache has but for its end. The target hangs, if at all, when
@@ -303,6 +334,7 @@ int main(void) {
     tcase_add_test(tc, blocks_of_the_draft_go_with_what_needed_them);
     tcase_add_test(tc, reader_that_stops_keeps_nobody_from_drafting);
     tcase_add_test(tc, acceptance_length_of_a_request_outlives_another_k);
+    tcase_add_test(tc, parameters_of_a_named_rule_follow_the_service);
     tcase_add_test(tc, prompt_that_is_computed_again_counts_its_cached_tokens_once);
     tcase_add_test(tc, request_without_blocks_in_the_worker_is_told_so);
     tcase_add_test(tc, non_finite_row_of_a_prompt_is_counted);
