@@ -27,6 +27,8 @@ bool co_accept_draft(struct co_app *app, int32_t i, const struct ft_wire_seq_res
     struct co_request *r = entry->request;
     int32_t held = r->draft_len + plan->draft_tokens;
     plan->n_drafted = 0;
+    if (r->state != CO_REQUEST_RUNNING) /* what it held there was given back already */
+        return true;
     switch (result->status) {
     case FT_WIRE_SEQ_OK:
         break;
@@ -93,16 +95,18 @@ static void sequence_failed(struct co_request *r, const struct ft_wire_seq_resul
     case FT_WIRE_SEQ_NO_BLOCKS:
         break;
     case FT_WIRE_SEQ_NUMERIC:
-        r->app->stats.nan_rows++;
         give_up(r, FT_E_REQ_NUMERIC, detail[0] ? detail : "non-finite logits");
         return;
     default:
         give_up(r, FT_E_PROC_INTERNAL, detail[0] ? detail : "the target refused the sequence");
         return;
     }
+    bool is_lost = result->status == FT_WIRE_SEQ_LOST;
     if (++r->n_failures >= SEQUENCE_FAILURES_MAX)
-        give_up(r, FT_E_REQ_EXHAUSTED, "the target worker lost the sequence again and again");
-    else if (result->status == FT_WIRE_SEQ_NO_BLOCKS)
+        give_up(r, FT_E_REQ_EXHAUSTED,
+                is_lost ? "the target worker lost the sequence again and again"
+                        : "the target worker had no KV blocks for it again and again");
+    else if (!is_lost)
         co_request_back_off(r);
 }
 
@@ -297,7 +301,6 @@ static bool decide(struct co_app *app, int32_t i, int64_t first_row, uint32_t ge
         code = decide_here(app, i, &d, &verdict, &err);
     co_drafting_rows_done(app, i);
     if (code != FT_OK) {
-        app->stats.nan_rows += code == FT_E_REQ_NUMERIC;
         co_request_fail(r, &err);
         return true;
     }
@@ -320,8 +323,9 @@ bool co_accept_target(struct co_app *app, int32_t i, const struct ft_wire_seq_re
     if (result->n_rows != (uint32_t)plan->n_logits ||
         result->prefix_hit > (uint32_t)plan->target_tokens)
         return false;
-    if (r->n == r->n_prompt && r->n_preempted == 0) /* of each chunk */
-        r->cached_tokens = min32(r->cached_tokens + (int32_t)result->prefix_hit, r->n_prompt);
+    /* Of each chunk; those that the worker has lost since are looked for again. */
+    if (r->n == r->n_prompt && r->n_preempted == 0)
+        r->cached_tokens = min32(r->cached_tokens, r->target_len) + (int32_t)result->prefix_hit;
     r->n_failures = 0;
     if (plan->every_row) {
         struct ft_err err = {0};

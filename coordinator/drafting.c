@@ -202,16 +202,27 @@ void co_drafting_end(struct co_request *r) {
     r->drafter_began = false;
 }
 
+static bool is_model(const struct co_request *r) {
+    return r->drafter == co_drafter_at(0);
+}
+
+static bool may_ask_model(const struct co_request *r) {
+    return is_model(r) || r->drafter == co_drafter_find("chain");
+}
+
 void co_drafting_follow(struct co_request *r) {
     const struct co_drafting *drafting = &r->app->drafting;
     if (!r->k_own)
         r->k = drafting->policy.k_max;
     r->speculate = !r->spec_off && r->k > 0;
-    if (r->drafter_own || r->drafter == drafting->drafter)
-        return;
-    co_drafting_end(r);
-    r->drafter = drafting->drafter;
-    r->fallback_reason = NULL;
+    if (!r->drafter_own && r->drafter != drafting->drafter) {
+        co_drafting_end(r);
+        r->drafter = drafting->drafter;
+        r->draft_refused = false; /* if it is again, its reason is said anew */
+        r->fallback_reason = NULL;
+    }
+    if (!r->speculate || !may_ask_model(r))
+        co_request_drop_draft(r); /* others can use its blocks */
 }
 
 static bool begin_drafter(struct co_request *r) {
@@ -232,19 +243,11 @@ static bool begin_drafter(struct co_request *r) {
 /* ---- proposals ------------------------------------------------------------------------------ */
 
 /* A target may have ids that the draft's embedding lacks. */
-static bool draft_can_read(struct co_request *r) {
-    for (int32_t i = r->draft_len; i < r->n; i++) {
-        if (r->tokens[i] >= r->app->pair.draft_vocab_size) {
-            r->draft_refused = true;
-            r->fallback_reason = "a token outside the draft's vocabulary";
+static bool draft_can_read(const struct co_request *r) {
+    for (int32_t i = r->draft_len; i < r->n; i++)
+        if (r->tokens[i] >= r->app->pair.draft_vocab_size)
             return false;
-        }
-    }
     return true;
-}
-
-static bool is_model(const struct co_request *r) {
-    return r->drafter == co_drafter_at(0);
 }
 
 /* Why r decodes plainly, when nothing but the draft worker drafts for it. */
@@ -268,7 +271,11 @@ static int32_t model_room(struct co_request *r, int32_t k) {
         r->draft_refused = true; /* the text only grows */
         return no_model(r, "draft context full");
     }
-    return draft_can_read(r) ? k : 0;
+    if (!draft_can_read(r)) {
+        r->draft_refused = true;
+        return no_model(r, "a token outside the draft's vocabulary");
+    }
+    return k;
 }
 
 int32_t co_drafting_room(struct co_request *r) {

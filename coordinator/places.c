@@ -77,6 +77,15 @@ void co_places_count(struct co_app *app) {
     }
 }
 
+bool co_places_free_draft(struct co_app *app) {
+    struct co_request *r = app->last;
+    while (r != NULL && !(r->draft_blocks > 0 && co_request_paused(r)))
+        r = r->prev;
+    if (r != NULL)
+        co_request_drop_draft(r);
+    return r != NULL;
+}
+
 bool co_places_share(struct co_app *app) {
     struct co_round *round = &app->round;
     struct co_request *paused;

@@ -313,6 +313,7 @@ static void on_stop(struct co_request *r) {
 static void on_fail(struct co_request *r) {
     leave(r);
     r->app->stats.failed++;
+    r->app->stats.nan_rows += r->error.code == FT_E_REQ_NUMERIC;
     ft_info("request-failed request %s code %s reason %s", r->id, ft_code_name(r->error.code),
             r->error.text);
     co_request_flush(r);

@@ -61,7 +61,8 @@ struct co_request {
     const struct ft_rule *rule;
     float lenience; /* of the rule `lenient` */
     float synthetic_rates[FT_DRAFT_LEN_MAX];
-    int32_t max_new; /* tokens to generate at most, context limit included */
+    double synthetic_length; /* that they were made from; 0: they were given */
+    int32_t max_new;         /* tokens to generate at most, context limit included */
     int32_t min_tokens;
     int32_t stop_ids[CO_STOP_IDS_MAX + 32]; /* EOS ids unless ignored, and stop_token_ids */
     int32_t n_stop_ids;
@@ -77,6 +78,7 @@ struct co_request {
     /* It named a drafter; a rule, or a parameter of the service's, which names it too; it wants no
      * speculation. */
     bool drafter_own, rule_own, spec_off;
+    bool lenience_own, acceptance_own; /* it named the parameter of the rule */
     bool lossy; /* tokens were decided by a rule that does not keep the distribution */
     const struct co_drafter *drafter;
 

@@ -69,7 +69,6 @@ static void collect_entries(struct co_app *app) {
             .n = r->n,
             .target_len = r->target_len,
             .draft_len = r->draft_len,
-            .draft_blocks = r->draft_blocks,
             .k_want = co_drafting_room(r),
             .sampled = ft_rule_reads_q(&r->draft_sampling),
             .every_row = r->n_prompt_rows < r->n_prompt_rows_wanted,
@@ -89,11 +88,24 @@ static void gather(struct co_app *app) {
         app->round.entries[i].request->in_step = true;
 }
 
-static void plan_draft(struct co_app *app) {
+/* Fill the plans of the draft step. true: somebody found no room in the draft's pool. */
+static bool try_draft(struct co_app *app) {
     struct co_round *round = &app->round;
+    bool is_full = false;
     co_places_count(app);
+    for (int32_t i = 0; i < round->n_entries; i++)
+        round->plans[i].draft_blocks = round->entries[i].request->draft_blocks;
     co_plan_draft(round->plans, round->n_entries, &app->pair.draft_limits,
                   &app->pair.target_limits);
+    for (int32_t i = 0; i < round->n_entries; i++)
+        is_full = is_full || round->plans[i].draft_full;
+    return is_full;
+}
+
+static void plan_draft(struct co_app *app) {
+    struct co_round *round = &app->round;
+    while (try_draft(app) && co_places_free_draft(app))
+        continue;
     for (int32_t i = 0; i < round->n_entries; i++) {
         struct co_request *r = round->entries[i].request;
         const struct co_plan_item *plan = &round->plans[i];

@@ -270,6 +270,7 @@ static enum ft_code check_of_rule(const struct co_request *r, const char *field,
 static enum ft_code take_lenience(struct co_request *r, const struct ft_wire_spec *in,
                                   struct ft_err *err) {
     r->lenience = in->has_lenience ? in->lenience : (float)r->app->config.lenience;
+    r->lenience_own = in->has_lenience;
     r->rule_own = r->rule_own || in->has_lenience;
     const struct range rows[] = {{"lenience", r->lenience, 0.01f, 1.0f}};
     enum ft_code code = check_of_rule(r, "lenience", in->has_lenience, "lenient", err);
@@ -301,11 +302,13 @@ double co_sampling_synthetic_rate(double length, int32_t k) {
 
 static void set_length(struct co_request *r, double length) {
     double rate = co_sampling_synthetic_rate(length, r->k);
+    r->synthetic_length = length;
     for (int32_t i = 0; i < FT_DRAFT_LEN_MAX; i++)
         r->synthetic_rates[i] = (float)rate;
 }
 
 static void set_rates(struct co_request *r, const float *rates, size_t n) {
+    r->synthetic_length = 0;
     for (size_t i = 0; i < FT_DRAFT_LEN_MAX; i++)
         r->synthetic_rates[i] = rates[i < n ? i : n - 1];
 }
@@ -323,11 +326,14 @@ static bool set_configured(struct co_request *r) {
 }
 
 void co_sampling_follow(struct co_request *r) {
-    if (r->rule_own)
-        return;
-    r->rule = r->app->rule;
-    r->lenience = (float)r->app->config.lenience;
-    set_configured(r); /* the rule synthetic is never in force without */
+    if (!r->rule_own)
+        r->rule = r->app->rule;
+    if (!r->lenience_own)
+        r->lenience = (float)r->app->config.lenience;
+    /* The rule synthetic is never in force without; a length is of rounds as long as they are now.
+     */
+    if ((r->acceptance_own || !set_configured(r)) && r->synthetic_length > 0)
+        set_length(r, r->synthetic_length);
     r->sampling.coupled = r->draft_sampling.coupled = r->rule->coupled;
 }
 
@@ -357,7 +363,8 @@ static enum ft_code take_synthetic(struct co_request *r, const struct ft_wire_sp
         return REJECT("synthetic_acceptance_length is %g: must be 1 to %d (1 + "
                       "num_speculative_tokens)",
                       (double)in->synthetic_acceptance_length, 1 + r->k);
-    r->rule_own = r->rule_own || n > 0 || has_length;
+    r->acceptance_own = n > 0 || has_length;
+    r->rule_own = r->rule_own || r->acceptance_own;
     if (n > 0)
         set_rates(r, in->synthetic_acceptance_rates, n);
     else if (has_length)

@@ -16,8 +16,9 @@ extern "C" {
 enum ft_code co_sampling_take(struct co_request *r, const struct ft_wire_generate *in,
                               struct ft_err *err);
 
-/* The service's rule has changed: a request that named none, nor a parameter of one, goes on by it.
- * Between two rounds, or before it takes part in one. */
+/* The service's rule, its parameters or K have changed: a request goes on by what it did not name
+ * itself, and one that named a parameter named its rule; the rates of an acceptance length are made
+ * anew. Behind co_drafting_follow. Between two rounds, or before it takes part in one. */
 void co_sampling_follow(struct co_request *r);
 
 /* Every id stands for a token. fail FT_E_REQ_INVALID names field, index, value and limit */

@@ -194,6 +194,7 @@ static enum ft_code make_requests(struct asked *asked, const int32_t *ids, size_
         if (code != FT_OK)
             break;
         made[n_made]->arrived_ns = made[0]->arrived_ns;
+        memcpy(made[n_made]->id, made[0]->id, sizeof made[0]->id); /* one may have been made */
         code = co_request_set_prompt(made[n_made++], &asked->in, ids, n_ids, err);
     }
     while (code != FT_OK && n_made > 0)

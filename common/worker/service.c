@@ -26,7 +26,8 @@ enum { /* grpc_status_code as numbers */
        STATUS_OK = 0,
        STATUS_RESOURCE_EXHAUSTED = 8,
        STATUS_FAILED_PRECONDITION = 9,
-       STATUS_ABORTED = 10
+       STATUS_ABORTED = 10,
+       STATUS_UNAVAILABLE = 14
 };
 
 enum method { DESCRIBE, ATTACH, RELEASE, GET_STATS, STEPS, RELOAD, N_METHODS };
@@ -42,6 +43,7 @@ struct ft_service {
     struct ft_rpc_watch watch;       /* of the channel */
     struct ft_reload *reload;        /* NULL: none is under way */
     struct ft_rpc_call *reload_call; /* who asked for it; NULL once gone */
+    bool closing;                    /* no thread may begin: nobody would wait for it */
     struct ft_err failure;
     int64_t refused_warned_ns; /* 0: never */
     char paths[N_METHODS][PATH_MAX_LEN];
@@ -352,6 +354,10 @@ static void on_reload(struct ft_rpc_call *call, void *user, struct ft_str messag
     struct ft_service *service = user;
     struct ft_str dir;
     struct ft_err err = {0};
+    if (service->closing) {
+        finish(call, STATUS_UNAVAILABLE, "the worker is stopping");
+        return;
+    }
     ft_arena_reset(service->arena);
     enum ft_code code = ft_wire_decode_reload(message, service->arena, &dir, &err);
     if (code == FT_OK && service->reload != NULL) {
@@ -464,6 +470,7 @@ enum ft_code ft_service_open(struct ft_service **out, struct ft_rpc_loop *loop,
 void ft_service_close(struct ft_service **service) {
     if (*service == NULL)
         return;
+    (*service)->closing = true;
     ft_reload_cancel(&(*service)->reload);
     if ((*service)->server != NULL)
         ft_rpc_server_close(&(*service)->server, CLOSE_GRACE_NS);

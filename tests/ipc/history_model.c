@@ -1,11 +1,15 @@
 #include "ipc/history_model.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <unistd.h>
 
 #include "support/hash_model.h"
 
 static bool g_fail_next;
 static int g_n_forward, g_last_n_seqs;
+static atomic_bool g_holds;
+static atomic_int g_n_loading, g_n_to_end;
 
 static void row_of(uint64_t h, float *row) {
     for (int32_t i = 0; i < HISTORY_VOCAB; i++)
@@ -33,6 +37,31 @@ int32_t history_argmax(const int32_t *tokens, int32_t n) {
 
 void history_fail_next(void) {
     g_fail_next = true;
+}
+
+void history_hold_loads(void) {
+    atomic_store(&g_holds, true);
+}
+
+bool history_end_load(void) {
+    if (atomic_load(&g_n_loading) == 0)
+        return false;
+    int n_before = atomic_load(&g_n_loading);
+    atomic_fetch_add(&g_n_to_end, 1);
+    while (atomic_load(&g_n_loading) == n_before)
+        usleep(1000);
+    return true;
+}
+
+static void loading(void) {
+    if (!atomic_load(&g_holds))
+        return;
+    atomic_fetch_add(&g_n_loading, 1);
+    for (int n = 0; n == 0 || !atomic_compare_exchange_strong(&g_n_to_end, &n, n - 1);) {
+        usleep(1000);
+        n = atomic_load(&g_n_to_end);
+    }
+    atomic_fetch_sub(&g_n_loading, 1);
 }
 
 int history_n_forward(void) {
@@ -66,4 +95,5 @@ const struct hash_model g_hash_model = {
     .poison = HISTORY_POISON,
     .row = row,
     .stepped = stepped,
+    .loading = loading,
 };

@@ -5,6 +5,7 @@
 #ifndef FT_TESTS_HISTORY_MODEL_H
 #define FT_TESTS_HISTORY_MODEL_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -20,6 +21,10 @@ int32_t history_argmax(const int32_t *tokens, int32_t n);
 
 /* The next forward pass fails after it has written KV. */
 void history_fail_next(void);
+/* Models that are opened from now on take their time: each until it is let go on. */
+void history_hold_loads(void);
+/* Of the models that are being opened, one. false: none is. */
+bool history_end_load(void);
 /* Forward passes so far, and sequences in the last one. */
 int history_n_forward(void);
 int history_last_n_seqs(void);

@@ -11,7 +11,7 @@ target_link_libraries(ft_test_worker_client PUBLIC
   ft_test_support ft_rpc ft_wire ft_ipc ft_base ft_check)
 
 # In this process, over the history model (see tests/unit/worker.cmake).
-ft_test(ipc/test_worker_service.c LINK ft_test_worker_client ft_test_worker_rig ft_target_role)
+ft_test(ipc/test_worker_service.c LINK ft_test_worker_client ft_test_worker_rig ft_target_role ft_draft_role)
 
 # The real programs.
 ft_test(ipc/test_worker_process.c LINK ft_test_worker_client)

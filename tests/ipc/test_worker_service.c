@@ -1,12 +1,15 @@
 /* The service of a worker in this process, over a Unix socket, with the history model behind it. */
 #include <check.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/worker/service.h"
+#include "draft_worker/draft.h"
 #include "ipc/history_model.h"
 #include "ipc/worker_client.h"
 #include "support/fixtures.h"
@@ -29,17 +32,25 @@ static const char *g_dir;
 static char g_endpoint[FT_PARAM_STR_MAX];
 static struct worker_client g_client;
 
-static void setup(void) {
+static void open_service(const struct ft_worker_role *role) {
     struct ft_err err = {0};
     g_dir = ft_fixture_temp_dir();
     snprintf(g_endpoint, sizeof g_endpoint, "unix:%s/w.sock", g_dir);
     rig_init(&g_rig, 40);
     strcpy(g_rig.params.listen, g_endpoint);
-    ck_assert_msg(ft_worker_open(&g_rig.worker, &tw_verify_role, &g_rig.params, &err) == FT_OK,
-                  "%s", err.text);
+    ck_assert_msg(ft_worker_open(&g_rig.worker, role, &g_rig.params, &err) == FT_OK, "%s",
+                  err.text);
     ck_assert_msg(ft_rpc_loop_create(&g_loop, 0, &err) == FT_OK, "%s", err.text);
     ck_assert_msg(ft_service_open(&g_service, g_loop, g_rig.worker, &err) == FT_OK, "%s", err.text);
-    worker_client_open(&g_client, g_loop, g_endpoint, "target");
+    worker_client_open(&g_client, g_loop, g_endpoint, role->name);
+}
+
+static void setup(void) {
+    open_service(&tw_verify_role);
+}
+
+static void setup_draft(void) {
+    open_service(&dw_draft_role);
 }
 
 static void teardown(void) {
@@ -321,6 +332,72 @@ START_TEST(dev59_failed_forward_ends_stream_and_service) {
 }
 END_TEST
 
+/* ---- another model --------------------------------------------------------------------------- */
+
+static void *end_one_load(void *unused) {
+    (void)unused;
+    while (!history_end_load())
+        usleep(1000);
+    return NULL;
+}
+
+static void on_nothing(void *user, struct ft_str message) {
+    (void)user;
+    (void)message;
+}
+
+static void on_reload_end(void *user, const struct ft_rpc_status *status) {
+    ck_assert_int_ne(status->code, OK);
+    ++*(int *)user;
+}
+
+/* A call of Reload whose request is still to be sent. */
+static struct ft_rpc_stream *begin_reload(int *n_ended) {
+    static const struct ft_rpc_stream_handlers handlers = {.on_message = on_nothing,
+                                                           .on_done = on_reload_end};
+    struct ft_rpc_call_opts opts = {.deadline_ns = ft_clock_now_ns() + 20000000000};
+    struct ft_rpc_stream *call;
+    struct ft_err err = {0};
+    char path[128];
+    snprintf(path, sizeof path, "%sReload", dw_draft_role.service);
+    ck_assert_msg(
+        ft_rpc_stream_open(&call, g_client.client, path, &opts, &handlers, n_ended, &err) == FT_OK,
+        "%s", err.text);
+    worker_client_run_ms(&g_client, 200);
+    return call;
+}
+
+static void send_reload(struct ft_rpc_stream *call) {
+    struct ft_buf request;
+    ft_buf_init(&request, 0);
+    ft_wire_encode_reload(ft_str_c(g_rig.params.model), &request);
+    ck_assert_int_eq(ft_rpc_stream_send(call, ft_buf_str(&request)), FT_OK);
+    ft_rpc_stream_half_close(call);
+    ft_buf_fini(&request);
+}
+
+/* The second one's request is there, but not looked at, when the service begins to close and waits
+ * for the load of the first. */
+START_TEST(reload_that_comes_while_the_service_closes_begins_nothing) {
+    int n_ended = 0;
+    pthread_t helper;
+    worker_client_describe(&g_client);
+    history_hold_loads();
+    struct ft_rpc_stream *first = begin_reload(&n_ended), *second = begin_reload(&n_ended);
+    send_reload(first);
+    worker_client_run_ms(&g_client, 200);
+    send_reload(second);
+    usleep(200000);
+    ck_assert_int_eq(pthread_create(&helper, NULL, end_one_load, NULL), 0);
+    ft_service_close(&g_service);
+    pthread_join(helper, NULL);
+    usleep(300000);
+    ck_assert_msg(!history_end_load(), "a load outlives its service");
+    worker_client_run_ms(&g_client, 100);
+    ck_assert_int_eq(n_ended, 2);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("worker_service");
     TCase *tc = tcase_create("worker_service");
@@ -337,6 +414,10 @@ int main(void) {
     tcase_add_test(tc, broken_channel_is_looked_at_once_and_ends_the_stream);
     tcase_add_test(tc, release_forgets_sequences_and_ignores_unknown_ones);
     tcase_add_test(tc, dev59_failed_forward_ends_stream_and_service);
+    suite_add_tcase(suite, tc);
+    tc = tcase_create("reload");
+    tcase_add_checked_fixture(tc, setup_draft, teardown);
+    tcase_add_test(tc, reload_that_comes_while_the_service_closes_begins_nothing);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }

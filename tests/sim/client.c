@@ -156,7 +156,13 @@ static void send_request(struct sim_client *c) {
         .has_num_speculative_tokens = c->has_k,
         .num_speculative_tokens = c->k,
         .priority = c->priority,
+        .spec = {.has_synthetic_acceptance_length = c->acceptance_length > 0,
+                 .synthetic_acceptance_length = c->acceptance_length},
     };
+    if (c->rule != NULL)
+        request.spec.rejection_sample_method = ft_str_c(c->rule);
+    if (c->drafter != NULL)
+        request.drafter = ft_str_c(c->drafter);
     if (c->long_text) {
         request.input =
             (struct ft_wire_prompt){.kind = FT_WIRE_INPUT_TEXT, .text = long_text_of(c)};

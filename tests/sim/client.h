@@ -29,6 +29,8 @@ struct sim_client {
     int64_t deadline_in_ns; /* 0: none */
     bool slow;              /* reads by fits and starts */
     int32_t priority;
+    const char *rule, *drafter; /* NULL: the service's */
+    float acceptance_length;    /* of the rule `synthetic`; 0: the service's */
     const char *metadata_key, *metadata_value;
     /* what must come of it */
     bool exact; /* tokens are known */

@@ -60,6 +60,9 @@ static void worker_params(struct world *world, int role, const struct sim_opts *
     p->kv_cache_bytes = (int64_t)(blocks > 0 ? blocks : 1000) * SIM_BLOCK_BYTES;
     p->max_num_seqs = opts->max_seqs > 0 ? opts->max_seqs : 8;
     p->max_num_batched_tokens = opts->step_tokens > 0 ? opts->step_tokens : 64;
+    if (role == SIM_DRAFT && opts->draft_step_tokens > 0)
+        p->max_num_batched_tokens = opts->draft_step_tokens;
+    p->max_step_rows = role == SIM_TARGET ? opts->target_rows : opts->draft_rows;
     strcpy(p->kv_layout, opts->slotted ? "slotted" : "paged");
     p->enable_prefix_caching = !opts->slotted;
 }
@@ -179,8 +182,9 @@ struct sim_client *world_client(struct world *world, int64_t in_ns) {
 
 /* ---- invariants ----------------------------------------------------------------------------- */
 
+/* Continuations of one call count their missed steps with clients that are not there. */
 static struct sim_client *client_of(struct world *world, const struct co_request *r) {
-    return &world->clients[atoi(r->id + 1)];
+    return &world->clients[(atoi(r->id + 1) + 16 * r->index) % SIM_CLIENTS_MAX];
 }
 
 /* Whether the target step in flight names r. */

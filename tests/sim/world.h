@@ -43,6 +43,8 @@ struct sim_fault {
 struct sim_opts {
     int32_t target_blocks, draft_blocks; /* 0: plenty */
     int32_t step_tokens, max_seqs;       /* 0: 64, 8 */
+    int32_t draft_step_tokens;           /* 0: as step_tokens */
+    int32_t target_rows, draft_rows;     /* of a step; 0: as many as it can need */
     bool no_draft;
     bool slotted;                   /* KV of both workers; blocks still count 16 positions each */
     const char *args[SIM_ARGS_MAX]; /* of the coordinator, NULL-terminated */

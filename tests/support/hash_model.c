@@ -39,6 +39,8 @@ enum ft_code ft_model_open(struct ft_model **out, const struct ft_model_opts *op
     struct ft_model_sizes sizes;
     if (ft_model_check(opts, &sizes, err) != FT_OK)
         return err->code;
+    if (g_hash_model.loading != NULL)
+        g_hash_model.loading();
     struct ft_model *model = calloc(1, sizeof *model);
     model->opts = *opts;
     strcpy(model->config.architecture, "HistoryForTests");

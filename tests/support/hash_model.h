@@ -18,6 +18,7 @@ struct hash_model {
     void (*row)(const struct ft_model_opts *opts, uint64_t history, float *row);
     /* A forward pass was computed; false: it is to fail, and what it wrote to the KV is wrong. */
     bool (*stepped)(const struct ft_model_opts *opts, int32_t n_seqs, int64_t n_tokens);
+    void (*loading)(void); /* in the thread that opens a model; NULL: nothing to do */
 };
 extern const struct hash_model g_hash_model;
 
