@@ -10,7 +10,12 @@
 #include "support/fixtures.h"
 #include "support/suite.h"
 
+/* Instrumented tokens take longer. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+enum { N = 8, TOKENS = 400 };
+#else
 enum { N = 8, TOKENS = 900 };
+#endif
 
 static struct cluster g_cluster;
 static struct gen g_gen;
