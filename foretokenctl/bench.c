@@ -64,9 +64,6 @@ static struct bench_row *add_row(struct bench *bench, int32_t together, size_t b
         return NULL;
     struct bench_row *row = &bench->rows[bench->n_rows++];
     *row = (struct bench_row){.together = together, .base = base, .k = -1, .speculates = true};
-    ft_buf_init(&row->speeds, 0);
-    ft_buf_init(&row->firsts, 0);
-    ft_buf_init(&row->gaps, 0);
     return row;
 }
 
@@ -182,9 +179,7 @@ static int run_rows(struct bench *bench) {
     size_t all = repeats * count_turns(bench), done = 0;
     struct bench_row warm_up = {.together = 1, .k = -1, .speculates = true};
     int status = bench_sample(bench, &warm_up, 0);
-    ft_buf_fini(&warm_up.speeds);
-    ft_buf_fini(&warm_up.firsts);
-    ft_buf_fini(&warm_up.gaps);
+    bench_row_fini(&warm_up);
     ft_buf_reset(&bench->requests);
     for (size_t repeat = 0; repeat < repeats; repeat++)
         for (size_t prompt = 0; prompt < bench->n_prompts; prompt++)
@@ -269,11 +264,8 @@ int ctl_bench_run(struct ctl_options *opts) {
     }
     if (page != NULL)
         fclose(page);
-    for (size_t i = 0; i < bench.n_rows; i++) {
-        ft_buf_fini(&bench.rows[i].speeds);
-        ft_buf_fini(&bench.rows[i].firsts);
-        ft_buf_fini(&bench.rows[i].gaps);
-    }
+    for (size_t i = 0; i < bench.n_rows; i++)
+        bench_row_fini(&bench.rows[i]);
     ft_buf_fini(&bench.requests);
     ft_buf_fini(&text);
     return status;

@@ -8,6 +8,7 @@
 #include "common/base/buf.h"
 #include "common/base/sampling.h"
 #include "common/wire/admin.h"
+#include "common/wire/trace.h"
 #include "foretokenctl/session.h"
 
 #ifdef __cplusplus
@@ -30,7 +31,9 @@ struct bench_row { /* one way to decode at one concurrency */
     uint64_t tokens;      /* after the first of each request */
     uint64_t drafts, drafted, accepted, steps;
     uint64_t drafted_at[FT_DRAFT_LEN_MAX], accepted_at[FT_DRAFT_LEN_MAX];
-    double wall_s, target_s, draft_s; /* decoding; computing inside the workers */
+    /* double, ms, of each round in which nothing but decoding was done: from its begin to the
+     * next one's; inside the workers; and of the draft worker's, a drafted token's share */
+    struct ft_buf rounds, drafts_in, targets_in, draft_steps;
     bool lossy;
 };
 
@@ -40,7 +43,7 @@ struct bench_summary {         /* of one row */
     double alpha, c, length;   /* length: tokens of a round that drafts, bonus included */
     double predicted, theorem; /* with measured costs of all phases; theorem 3.8 alone */
     double first_p50, first_p99, gap_p50, gap_p90, gap_p99;
-    double draft_ms, target_ms, host_ms, round_ms; /* of a round */
+    double draft_ms, target_ms, host_ms, round_ms; /* of a round: medians, host what they leave */
 };
 
 struct bench {
@@ -56,6 +59,11 @@ struct bench {
 
 /* One sample of row: its requests at once, prompts from first_prompt on. Exit status. */
 int bench_sample(struct bench *bench, struct bench_row *row, size_t first_prompt);
+
+void bench_row_fini(struct bench_row *row); /* a row begins as zeros */
+/* Times of the rounds from first_round on. */
+void bench_take_rounds(struct bench_row *row, const struct ft_wire_trace *trace,
+                       uint64_t first_round);
 
 struct bench_summary bench_summarize(const struct bench *bench, const struct bench_row *row);
 void bench_table(const struct bench *bench, struct ft_buf *out);

@@ -67,10 +67,6 @@ static void compare_to_base(const struct bench_row *row, const struct bench_row 
     out->high = exp(mean + error);
 }
 
-static double rounds_of(const struct bench_row *row) {
-    return (double)row->steps / row->together;
-}
-
 struct bench_summary bench_summarize(const struct bench *bench, const struct bench_row *row) {
     const struct bench_row *base = &bench->rows[row->base];
     struct bench_summary s = {.speed = quantile(&row->speeds, 0.5),
@@ -80,22 +76,19 @@ struct bench_summary bench_summarize(const struct bench *bench, const struct ben
                               .first_p99 = quantile(&row->firsts, 0.99),
                               .gap_p90 = quantile(&row->gaps, 0.9)};
     compare_to_base(row, base, &s);
-    if (row->steps == 0 || base->steps == 0)
+    if (row->rounds.len == 0 || base->rounds.len == 0)
         return s;
-    double rounds = rounds_of(row), base_rounds = rounds_of(base);
-    double plain = 1e3 * base->wall_s / base_rounds,
-           plain_target = 1e3 * base->target_s / base_rounds;
-    s.round_ms = 1e3 * row->wall_s / rounds;
-    s.target_ms = 1e3 * row->target_s / rounds;
-    s.draft_ms = 1e3 * row->draft_s / rounds;
+    double plain = quantile(&base->rounds, 0.5), plain_target = quantile(&base->targets_in, 0.5);
+    s.round_ms = quantile(&row->rounds, 0.5);
+    s.target_ms = quantile(&row->targets_in, 0.5);
+    s.draft_ms = quantile(&row->drafts_in, 0.5);
     s.host_ms = s.round_ms - s.target_ms - s.draft_ms;
     if (row->drafts == 0)
         return s;
     double k_mean = (double)row->drafted / (double)row->drafts;
     s.alpha = ft_theory_alpha_counted(row->drafted_at, row->accepted_at, FT_DRAFT_LEN_MAX);
     s.length = 1 + (double)row->accepted / (double)row->drafts;
-    double drafted = (double)row->drafted / row->together;
-    s.c = drafted > 0 && plain_target > 0 ? 1e3 * row->draft_s / drafted / plain_target : 0;
+    s.c = plain_target > 0 ? quantile(&row->draft_steps, 0.5) / plain_target : 0;
     /* A length that changes from round to round has no equation 1: what it committed stands in. */
     double tokens =
         row->k > 0 ? ft_theory_tokens(s.alpha, row->k) : (double)row->tokens / (double)row->steps;

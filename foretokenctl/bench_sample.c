@@ -1,5 +1,5 @@
-/* One sample: requests that run at once, seen from the client; and what the workers computed
- * meanwhile, from the service's statistics. */
+/* One sample: requests that run at once, seen from the client; and the rounds that the service ran
+ * meanwhile, as it traced them. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -114,20 +114,19 @@ static int open_call(struct sample *sample, struct call *call, size_t prompt) {
     return CTL_EXIT_OK;
 }
 
-/* Seconds that both workers have computed. */
-static int worker_seconds(struct bench *bench, double *target_s, double *draft_s) {
-    struct ft_wire_stats stats;
+/* The rounds that the service keeps; the session's arena has them. */
+static int get_rounds(struct bench *bench, uint32_t max_rounds, struct ft_wire_trace *trace) {
     struct ft_err err = {0};
+    const struct ft_wire_trace_request request = {.max_rounds = max_rounds};
     ft_buf_reset(&bench->session->message);
-    int status = ctl_session_call(bench->session, FT_WIRE_ADMIN_SERVICE "GetStats");
+    ft_wire_encode_trace_request(&request, &bench->session->message);
+    int status = ctl_session_call(bench->session, FT_WIRE_ADMIN_SERVICE "Trace");
     if (status != CTL_EXIT_OK)
         return status;
     ft_arena_reset(bench->session->arena);
-    if (ft_wire_decode_stats(ft_buf_str(&bench->session->reply), bench->session->arena, &stats,
+    if (ft_wire_decode_trace(ft_buf_str(&bench->session->reply), bench->session->arena, trace,
                              &err) != FT_OK)
         return ctl_exit_because(CTL_EXIT_PROTOCOL, err.text);
-    *target_s = stats.target.step_seconds;
-    *draft_s = stats.has_draft ? stats.draft.step_seconds : 0;
     return CTL_EXIT_OK;
 }
 
@@ -193,7 +192,6 @@ static int add_sample(struct sample *sample) {
         add_request(sample->bench, row, call);
     }
     double wall = (double)(last - first) * 1e-9, speed = wall > 0 ? (double)tokens / wall : 0;
-    row->wall_s += wall;
     row->tokens += tokens;
     ft_buf_add(&row->speeds, &speed, sizeof speed);
     return CTL_EXIT_OK;
@@ -201,11 +199,12 @@ static int add_sample(struct sample *sample) {
 
 int bench_sample(struct bench *bench, struct bench_row *row, size_t first_prompt) {
     static struct sample sample; /* large */
-    double target_before, draft_before, target_after, draft_after;
+    struct ft_wire_trace trace = {0};
     memset(&sample, 0, sizeof sample);
     sample.bench = bench;
     sample.row = row;
-    int status = worker_seconds(bench, &target_before, &draft_before);
+    int status = get_rounds(bench, 1, &trace);
+    uint64_t first_round = trace.rounds_total;
     for (int32_t i = 0; i < row->together && status == CTL_EXIT_OK; i++)
         status = open_call(&sample, &sample.calls[i], first_prompt + (size_t)i);
     bool cancelled = false;
@@ -221,11 +220,9 @@ int bench_sample(struct bench *bench, struct bench_row *row, size_t first_prompt
     if (status == CTL_EXIT_OK)
         status = add_sample(&sample);
     if (status == CTL_EXIT_OK)
-        status = worker_seconds(bench, &target_after, &draft_after);
-    if (status == CTL_EXIT_OK) {
-        row->target_s += target_after - target_before;
-        row->draft_s += draft_after - draft_before;
-    }
+        status = get_rounds(bench, 0, &trace);
+    if (status == CTL_EXIT_OK)
+        bench_take_rounds(row, &trace, first_round);
     for (int32_t i = 0; i < row->together; i++) {
         ft_arena_destroy(&sample.calls[i].arena);
         ft_buf_fini(&sample.calls[i].text);

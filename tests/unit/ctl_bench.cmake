@@ -1,6 +1,6 @@
 # Figures and page of foretokenctl bench.
 set(bench_sources)
-foreach(name bench_page bench_plot bench_report print)
+foreach(name bench_page bench_plot bench_report bench_rounds print)
   list(APPEND bench_sources ${PROJECT_SOURCE_DIR}/foretokenctl/${name}.c)
 endforeach()
 ft_test(unit/test_ctl_bench.c SOURCES ${bench_sources} LINK ft_spec ft_wire ft_rpc ft_base m)

@@ -31,6 +31,42 @@ START_TEST(figures_follow_from_samples) {
 }
 END_TEST
 
+/* Of rounds with prompts, of those before it and of the pause behind it a row knows nothing. */
+START_TEST(times_are_of_rounds_that_decode_alone) {
+    static const struct ft_wire_trace_seq decodes[2] = {
+        {.tokens = 1, .model_drafted = 2, .committed = 2},
+        {.tokens = 1, .model_drafted = 4, .committed = 1}};
+    static const struct ft_wire_trace_seq prompt[2] = {{.tokens = 1, .committed = 1},
+                                                       {.tokens = 500}};
+    static const struct {
+        const struct ft_wire_trace_seq *seqs;
+        uint64_t begin_ms, draft_ms, verify_ms;
+    } rows[] = {{decodes, 0, 3, 5},     {prompt, 100, 300, 500}, {decodes, 1000, 4, 6},
+                {decodes, 1012, 8, 10}, {decodes, 1032, 9, 90},  {prompt, 9000, 0, 7},
+                {decodes, 9500, 1, 1}};
+    enum { N = sizeof rows / sizeof rows[0] };
+    struct ft_wire_trace_round rounds[N] = {{0}};
+    for (size_t i = 0; i < N; i++) {
+        rounds[i] = (struct ft_wire_trace_round){.round = 7 + i, .seqs = rows[i].seqs, .n_seqs = 2};
+        uint64_t *at = rounds[i].at, begin = rows[i].begin_ms * 1000000;
+        at[FT_TRACE_BEGIN] = at[FT_TRACE_DRAFT_BEGIN] = begin;
+        at[FT_TRACE_DRAFT_END] = at[FT_TRACE_VERIFY_BEGIN] = begin + rows[i].draft_ms * 1000000;
+        at[FT_TRACE_VERIFY_END] = at[FT_TRACE_VERIFY_BEGIN] + rows[i].verify_ms * 1000000;
+    }
+    const struct ft_wire_trace trace = {.rounds = rounds, .n_rounds = N};
+    struct bench_row *row = add("K = 4", 4);
+    bench_take_rounds(row, &trace, 8);
+    ck_assert_uint_eq(row->rounds.len, 2 * sizeof(double));
+    struct bench_summary s = bench_summarize(&g_bench, row);
+    require_near(s.round_ms, 20, "round");
+    require_near(s.draft_ms, 8, "draft");
+    require_near(s.target_ms, 10, "target");
+    require_near(s.host_ms, 2, "host");
+    bench_take_rounds(row, &(struct ft_wire_trace){0}, 0);
+    ck_assert_uint_eq(row->rounds.len, 2 * sizeof(double));
+}
+END_TEST
+
 START_TEST(rows_without_samples_are_zeros) {
     struct bench_row *empty = add("service", -1);
     struct bench_summary s = bench_summarize(&g_bench, empty);
@@ -72,6 +108,7 @@ int main(void) {
     TCase *tc = tcase_create("ctl_bench");
     tcase_add_checked_fixture(tc, bench_samples_setup, teardown);
     tcase_add_test(tc, figures_follow_from_samples);
+    tcase_add_test(tc, times_are_of_rounds_that_decode_alone);
     tcase_add_test(tc, rows_without_samples_are_zeros);
     tcase_add_test(tc, outputs_are_whole);
     suite_add_tcase(suite, tc);

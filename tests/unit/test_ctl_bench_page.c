@@ -99,9 +99,7 @@ static void fill(void) {
             to->drafted_at[at] = 500 - 40 * (uint64_t)at * (row == 2);
             to->accepted_at[at] = 380 - 90 * (uint64_t)at;
         }
-        to->wall_s = 2.1;
-        to->target_s = 1.6;
-        to->draft_s = 0.3;
+        add_round(to, 4.2, 0.6, 3.2, 3);
         for (int i = 0; i < 4; i++)
             add_number(&to->speeds, 700 + 40 * i);
     }
