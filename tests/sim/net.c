@@ -33,6 +33,10 @@ uint32_t net_below(uint32_t n) {
     return (uint32_t)((next_u64() >> 32) * n >> 32);
 }
 
+bool net_chance(uint32_t percent) {
+    return net_below(100) < percent;
+}
+
 uint64_t ft_clock_random_u64(void) {
     return next_u64() | 1;
 }

@@ -18,6 +18,7 @@ bool net_step(void);
 int64_t net_now_ns(void);
 /* 0 .. n - 1, the one source of chance of a simulation. */
 uint32_t net_below(uint32_t n);
+bool net_chance(uint32_t percent);
 
 /* The handler that runs now computes for so long. */
 void net_spend_ns(int64_t ns);

@@ -19,22 +19,6 @@ static void begin(const struct sim_opts *opts) {
     world_start(&g_world, 1, opts);
 }
 
-static struct sim_client *add(int64_t in_ms, uint32_t family, int32_t n_prompt,
-                              uint32_t max_tokens) {
-    struct sim_client *c = world_client(&g_world, in_ms * MS);
-    sim_client_prompt(c, family, n_prompt);
-    c->params.max_tokens = max_tokens;
-    c->params.ignore_eos = true;
-    return c;
-}
-
-static struct co_request *request_of(const struct sim_client *c) {
-    for (struct co_request *r = g_world.app->first; r != NULL; r = r->next)
-        if (strcmp(r->id, c->id) == 0)
-            return r;
-    return NULL;
-}
-
 static void step(void) {
     ck_assert(world_step(&g_world));
 }
@@ -42,12 +26,6 @@ static void step(void) {
 static void until_got(const struct sim_client *c, int32_t n) {
     while (c->n_got < n)
         step();
-}
-
-static void set(const char *name, const char *value) {
-    struct ft_wire_parameter parameter = {ft_str_c(name), ft_str_c(value)};
-    struct ft_err err = {0};
-    ck_assert_msg(co_tune_set(g_world.app, &parameter, 1, &err) == FT_OK, "%s", err.text);
 }
 
 /* ---- drafts ---------------------------------------------------------------------------------- */
@@ -64,12 +42,13 @@ static bool drafts_now(const struct co_request *r) {
 START_TEST(lost_draft_of_a_cancelled_request_is_no_fault_of_the_worker) {
     begin(&(struct sim_opts){.max_seqs = 4});
     struct sim_worker *draft = &g_world.workers[SIM_DRAFT];
-    struct sim_client *stays = add(0, 1, 30, 200), *goes = add(0, 2, 30, 400);
+    struct sim_client *stays = world_add(&g_world, 0, 1, 30, 200),
+                      *goes = world_add(&g_world, 0, 2, 30, 400);
     until_got(goes, 20);
-    while (!drafts_now(request_of(goes)))
+    while (!drafts_now(world_request(&g_world, goes)))
         step();
     g_world.tampered = true;
-    ft_kvseq_release(draft->worker->seqs, request_of(goes)->seq_id);
+    ft_kvseq_release(draft->worker->seqs, world_request(&g_world, goes)->seq_id);
     net_stall(draft->loop, net_now_ns() + 5 * MS);
     goes->cancelled = true;
     ft_rpc_stream_cancel(goes->stream_call);
@@ -86,11 +65,11 @@ END_TEST
 START_TEST(drafter_that_is_set_says_why_it_does_not_draft) {
     begin(&(struct sim_opts){.args = {"--drafter=ngram"}});
     g_world.app->pair.draft_max_len = 64;
-    struct sim_client *c = add(0, 1, 60, 100);
+    struct sim_client *c = world_add(&g_world, 0, 1, 60, 100);
     until_got(c, 20);
-    const struct co_request *r = request_of(c);
+    const struct co_request *r = world_request(&g_world, c);
     ck_assert_ptr_null(r->fallback_reason);
-    set("drafter", "model");
+    world_set(&g_world, "drafter", "model");
     until_got(c, 40);
     ck_assert_str_eq(r->fallback_reason, "draft context full");
     world_run(&g_world, 10000);
@@ -101,9 +80,9 @@ END_TEST
 START_TEST(drafter_that_asks_no_model_has_no_trouble_with_its_vocabulary) {
     begin(&(struct sim_opts){.args = {"--drafter=ngram"}});
     g_world.app->pair.draft_vocab_size = 100; /* the prompt has higher ids */
-    struct sim_client *c = add(0, 1, 60, 100);
+    struct sim_client *c = world_add(&g_world, 0, 1, 60, 100);
     until_got(c, 20);
-    ck_assert_ptr_null(request_of(c)->fallback_reason);
+    ck_assert_ptr_null(world_request(&g_world, c)->fallback_reason);
     world_run(&g_world, 10000);
     world_stop(&g_world);
 }
@@ -113,18 +92,18 @@ END_TEST
  * second needs more than it leaves. */
 static void require_given_up(const char *name, const char *value) {
     begin(&(struct sim_opts){.draft_blocks = 12});
-    struct sim_client *first = add(0, 1, 100, 400);
+    struct sim_client *first = world_add(&g_world, 0, 1, 100, 400);
     until_got(first, 20);
-    set("drafter", "chain"); /* may ask the model as well */
+    world_set(&g_world, "drafter", "chain"); /* may ask the model as well */
     until_got(first, 40);
-    ck_assert_int_gt(request_of(first)->draft_blocks, 6);
-    set(name, value);
-    struct sim_client *second = add(0, 2, 100, 60);
+    ck_assert_int_gt(world_request(&g_world, first)->draft_blocks, 6);
+    world_set(&g_world, name, value);
+    struct sim_client *second = world_add(&g_world, 0, 2, 100, 60);
     second->drafter = "model";
     second->has_k = true;
     second->k = 4;
     until_got(second, 1);
-    ck_assert_int_eq(request_of(first)->draft_blocks, 0);
+    ck_assert_int_eq(world_request(&g_world, first)->draft_blocks, 0);
     world_run(&g_world, 10000);
     ck_assert_uint_gt(second->spec.num_accepted_tokens, 20);
     world_stop(&g_world);
@@ -139,27 +118,27 @@ END_TEST
 /* Who sleeps keeps no draft from others, and has its own again when it reads on. */
 START_TEST(reader_that_stops_keeps_nobody_from_drafting) {
     begin(&(struct sim_opts){.draft_blocks = 12, .args = {"--stream_buffer_tokens=8"}});
-    struct sim_client *sleeper = add(0, 1, 100, 80);
+    struct sim_client *sleeper = world_add(&g_world, 0, 1, 100, 80);
     until_got(sleeper, 10);
     net_stream_read(sleeper->stream_call, false);
-    while (!co_request_paused(request_of(sleeper)))
+    while (!co_request_paused(world_request(&g_world, sleeper)))
         step();
-    ck_assert_int_gt(request_of(sleeper)->draft_blocks, 6);
+    ck_assert_int_gt(world_request(&g_world, sleeper)->draft_blocks, 6);
     struct sim_client *others[3];
     for (uint32_t i = 0; i < 3; i++) {
-        others[i] = add(0, 2 + i, 5 + 50 * (int32_t)i, 40);
+        others[i] = world_add(&g_world, 0, 2 + i, 5 + 50 * (int32_t)i, 40);
         while (!others[i]->done)
             step();
         ck_assert_uint_gt(others[i]->spec.num_accepted_tokens, 10);
         if (i == 0) /* both had room */
-            ck_assert_int_gt(request_of(sleeper)->draft_blocks, 0);
+            ck_assert_int_gt(world_request(&g_world, sleeper)->draft_blocks, 0);
     }
-    ck_assert(request_of(sleeper)->state == CO_REQUEST_RUNNING);
-    ck_assert_int_eq(request_of(sleeper)->draft_blocks, 0);
+    ck_assert(world_request(&g_world, sleeper)->state == CO_REQUEST_RUNNING);
+    ck_assert_int_eq(world_request(&g_world, sleeper)->draft_blocks, 0);
     net_stream_read(sleeper->stream_call, true);
     int32_t n_before = sleeper->n_got;
     until_got(sleeper, n_before + 30);
-    ck_assert_int_gt(request_of(sleeper)->draft_blocks, 0);
+    ck_assert_int_gt(world_request(&g_world, sleeper)->draft_blocks, 0);
     world_run(&g_world, 10000);
     world_stop(&g_world);
 }
@@ -176,7 +155,7 @@ START_TEST(acceptance_length_of_a_request_outlives_another_k) {
                                       "--synthetic_acceptance_length=2"}});
     struct sim_client *c[3];
     for (uint32_t i = 0; i < 3; i++) {
-        c[i] = add(0, i, 20, 200);
+        c[i] = world_add(&g_world, 0, i, 20, 200);
         c[i]->params.temperature = 20.0f;
         c[i]->rule = "synthetic";
     }
@@ -185,19 +164,19 @@ START_TEST(acceptance_length_of_a_request_outlives_another_k) {
     c[2]->k = 4;
     for (int i = 0; i < 3; i++)
         until_got(c[i], 5);
-    set("num_speculative_tokens", "8");
+    world_set(&g_world, "num_speculative_tokens", "8");
     for (int i = 0; i < 3; i++)
         until_got(c[i], 30);
-    require_rate(request_of(c[0]), 3, 8);
-    require_rate(request_of(c[1]), 2, 8);
-    require_rate(request_of(c[2]), 2, 4);
+    require_rate(world_request(&g_world, c[0]), 3, 8);
+    require_rate(world_request(&g_world, c[1]), 2, 8);
+    require_rate(world_request(&g_world, c[2]), 2, 4);
     world_run(&g_world, 10000);
     world_stop(&g_world);
 }
 END_TEST
 
 static struct sim_client *add_by(const char *rule, uint32_t family) {
-    struct sim_client *c = add(0, family, 20, 200);
+    struct sim_client *c = world_add(&g_world, 0, family, 20, 200);
     c->params.temperature = 20.0f;
     c->rule = rule;
     return c;
@@ -213,15 +192,15 @@ START_TEST(parameters_of_a_named_rule_follow_the_service) {
     until_got(lenient, 5);
     until_got(synthetic, 5);
     until_got(own, 5);
-    set("lenience", "0.75");
-    set("synthetic_acceptance_length", "3");
+    world_set(&g_world, "lenience", "0.75");
+    world_set(&g_world, "synthetic_acceptance_length", "3");
     until_got(lenient, 30);
     until_got(synthetic, 30);
     until_got(own, 30);
-    ck_assert_str_eq(request_of(lenient)->rule->name, "lenient");
-    ck_assert(request_of(lenient)->lenience == 0.75f);
-    require_rate(request_of(synthetic), 3, 4);
-    require_rate(request_of(own), 2, 4);
+    ck_assert_str_eq(world_request(&g_world, lenient)->rule->name, "lenient");
+    ck_assert(world_request(&g_world, lenient)->lenience == 0.75f);
+    require_rate(world_request(&g_world, synthetic), 3, 4);
+    require_rate(world_request(&g_world, own), 2, 4);
     world_run(&g_world, 10000);
     world_stop(&g_world);
 }
@@ -233,12 +212,12 @@ END_TEST
  * some of it was found already; it finds it again then. */
 static uint32_t cached_tokens(bool hangs) {
     begin(&(struct sim_opts){.step_tokens = 64, .args = {"--target_step_timeout_ms=100"}});
-    add(0, 1, 200, 5);
+    world_add(&g_world, 0, 1, 200, 5);
     world_run(&g_world, 10000);
-    struct sim_client *c = add(0, 1, 300, 5);
-    while (request_of(c) == NULL || request_of(c)->cached_tokens == 0)
+    struct sim_client *c = world_add(&g_world, 0, 1, 300, 5);
+    while (world_request(&g_world, c) == NULL || world_request(&g_world, c)->cached_tokens == 0)
         step();
-    ck_assert_int_eq(request_of(c)->n, 300);
+    ck_assert_int_eq(world_request(&g_world, c)->n, 300);
     if (hangs)
         net_stall(g_world.workers[SIM_TARGET].loop, net_now_ns() + 200 * MS);
     world_run(&g_world, 10000);
@@ -257,7 +236,7 @@ END_TEST
 START_TEST(request_without_blocks_in_the_worker_is_told_so) {
     begin(&(struct sim_opts){.target_blocks = 20, .no_draft = true});
     world_fault(&g_world, SIM_STEAL, SIM_TARGET, 0, (int64_t)20000 * MS);
-    struct sim_client *c = add(1, 1, 20, 5);
+    struct sim_client *c = world_add(&g_world, 1, 1, 20, 5);
     c->expected_status = 8;
     world_run(&g_world, 10000);
     ck_assert_str_eq(c->status.text, "the target worker had no KV blocks for it again and again");
@@ -267,13 +246,13 @@ END_TEST
 
 START_TEST(non_finite_row_of_a_prompt_is_counted) {
     begin(&(struct sim_opts){.no_draft = true});
-    struct sim_client *c = add(0, 1, 20, 5);
+    struct sim_client *c = world_add(&g_world, 0, 1, 20, 5);
     c->prompt[5] = SIM_POISON;
     c->params.has_prompt_logprobs = true;
     world_run(&g_world, 10000);
     ck_assert_int_eq(c->status.code, 13);
     ck_assert_uint_eq(g_world.app->stats.nan_rows, 1);
-    c = add(0, 1, 20, 5);
+    c = world_add(&g_world, 0, 1, 20, 5);
     c->prompt[19] = SIM_POISON;
     world_run(&g_world, 10000);
     ck_assert_uint_eq(g_world.app->stats.nan_rows, 2);

@@ -20,63 +20,41 @@ static void begin(const struct sim_opts *opts) {
     world_start(&g_world, 1, opts);
 }
 
-static struct sim_client *add(int64_t in_ms, uint32_t family, int32_t n_prompt,
-                              uint32_t max_tokens) {
-    struct sim_client *c = world_client(&g_world, in_ms * MS);
-    sim_client_prompt(c, family, n_prompt);
-    c->params.max_tokens = max_tokens;
-    c->params.ignore_eos = true;
-    return c;
-}
-
-static struct co_request *request_of(const struct sim_client *c) {
-    for (struct co_request *r = g_world.app->first; r != NULL; r = r->next)
-        if (strcmp(r->id, c->id) == 0)
-            return r;
-    return NULL;
-}
-
 /* A client whose prompt a helper thread has got. */
 static struct sim_client *add_tokenizing(void) {
-    struct sim_client *c = add(0, 1, 20, 40);
+    struct sim_client *c = world_add(&g_world, 0, 1, 20, 40);
     c->long_text = true;
     while (g_world.app->encoding.first == NULL)
         ck_assert(world_step(&g_world));
     return c;
 }
 
-static void set(const char *name, const char *value) {
-    struct ft_wire_parameter parameter = {ft_str_c(name), ft_str_c(value)};
-    struct ft_err err = {0};
-    ck_assert_msg(co_tune_set(g_world.app, &parameter, 1, &err) == FT_OK, "%s", err.text);
-}
-
 /* ---- while a prompt is tokenized ------------------------------------------------------------- */
 
 START_TEST(parameters_set_while_a_prompt_is_tokenized_count_for_it) {
     begin(&(struct sim_opts){.args = {"--num_speculative_tokens=5", "--tokenizer_threads=1"}});
-    struct sim_client *running = add(0, 2, 20, 400); /* rounds go on meanwhile */
+    struct sim_client *running = world_add(&g_world, 0, 2, 20, 400); /* rounds go on meanwhile */
     while (running->n_got < 10)
         ck_assert(world_step(&g_world));
     struct sim_client *c = add_tokenizing();
-    set("rejection_sample_method", "coupled");
-    set("drafter", "ngram");
-    set("num_speculative_tokens", "2");
-    while (request_of(c) == NULL)
+    world_set(&g_world, "rejection_sample_method", "coupled");
+    world_set(&g_world, "drafter", "ngram");
+    world_set(&g_world, "num_speculative_tokens", "2");
+    while (world_request(&g_world, c) == NULL)
         ck_assert(world_step(&g_world));
-    const struct co_request *r = request_of(c);
+    const struct co_request *r = world_request(&g_world, c);
     ck_assert_str_eq(r->rule->name, "coupled");
     ck_assert(r->sampling.coupled && r->draft_sampling.coupled);
     ck_assert_str_eq(r->drafter->name, "ngram");
     ck_assert_int_eq(r->k, 2);
     ck_assert(!running->done);
     world_run(&g_world, 10000);
-    set("num_speculative_tokens", "0");
+    world_set(&g_world, "num_speculative_tokens", "0");
     c = add_tokenizing();
-    set("num_speculative_tokens", "4");
-    while (request_of(c) == NULL)
+    world_set(&g_world, "num_speculative_tokens", "4");
+    while (world_request(&g_world, c) == NULL)
         ck_assert(world_step(&g_world));
-    ck_assert(request_of(c)->speculate);
+    ck_assert(world_request(&g_world, c)->speculate);
     world_run(&g_world, 10000);
     world_stop(&g_world);
 }
@@ -115,7 +93,7 @@ START_TEST(request_whose_prompt_is_tokenized_is_listed_and_cancelled) {
     /* One thread, which takes them one after the other: the last waits for long. */
     struct sim_client *c[6];
     for (uint32_t i = 0; i < 6; i++) {
-        c[i] = add(i < 5 ? 0 : 1, i, 20, 5);
+        c[i] = world_add(&g_world, i < 5 ? 0 : 1, i, 20, 5);
         c[i]->long_text = true;
     }
     c[5]->expected_status = 1;
@@ -164,7 +142,7 @@ START_TEST(free_places_take_requests_whatever_the_queue_holds) {
     for (uint32_t n = 0; n < 2; n++) {
         begin(&(struct sim_opts){.args = {"--max_queue=0", "--max_num_seqs=8"}});
         for (uint32_t i = 0; i < 8; i++) {
-            struct sim_client *c = add(0, i, 200, 10);
+            struct sim_client *c = world_add(&g_world, 0, i, 200, 10);
             c->long_text = n == 1 && i % 2 == 1;
         }
         world_run(&g_world, 10000);
@@ -173,7 +151,7 @@ START_TEST(free_places_take_requests_whatever_the_queue_holds) {
     begin(&(struct sim_opts){.args = {"--max_queue=1", "--max_num_seqs=4"}});
     int n_refused = 0;
     for (uint32_t i = 0; i < 8; i++)
-        add(0, i, 200, 10)->may_be_refused = true;
+        world_add(&g_world, 0, i, 200, 10)->may_be_refused = true;
     world_run(&g_world, 10000);
     for (int i = 0; i < 8; i++)
         n_refused += g_world.clients[i].status.code == 8;
@@ -185,17 +163,17 @@ END_TEST
 /* A pool of 20 blocks, of which each holds 12: places are free, and no use to the second. */
 START_TEST(places_without_kv_do_not_make_the_queue_longer) {
     begin(&(struct sim_opts){.target_blocks = 20, .args = {"--max_queue=1", "--max_num_seqs=8"}});
-    add(0, 1, 180, 60);
+    world_add(&g_world, 0, 1, 180, 60);
     while (g_world.app->n_running == 0)
         ck_assert(world_step(&g_world));
-    add(0, 2, 180, 4);
+    world_add(&g_world, 0, 2, 180, 4);
     while (g_world.app->n_queued == 0 || !g_world.app->kv_short)
         ck_assert(world_step(&g_world));
-    struct sim_client *third = add(0, 3, 180, 4);
+    struct sim_client *third = world_add(&g_world, 0, 3, 180, 4);
     third->may_be_refused = true;
     world_run(&g_world, 10000);
     ck_assert_int_eq(third->status.code, 8);
-    struct sim_client *later = add(0, 3, 180, 4);
+    struct sim_client *later = world_add(&g_world, 0, 3, 180, 4);
     world_run(&g_world, 10000);
     ck_assert_int_eq(later->status.code, 0);
     world_stop(&g_world);

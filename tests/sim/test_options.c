@@ -27,10 +27,6 @@ static struct world g_world;
 static struct options_call g_calls[CALLS_MAX];
 static int g_n_calls;
 
-static bool chance(uint32_t percent) {
-    return net_below(100) < percent;
-}
-
 #define PICK(list) ((list)[net_below(sizeof(list) / sizeof(list)[0])])
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -45,24 +41,24 @@ static void random_prompt(struct options_call *c) {
         h = h * 1664525u + 1013904223u;
         c->prompt[i] = (int32_t)(h >> shift);
     }
-    if (chance(3))
+    if (net_chance(3))
         c->prompt[net_below((uint32_t)n)] = SIM_POISON;
     c->in.input.n_ids = (size_t)n;
-    c->long_text = chance(8);
-    c->in.return_prompt_token_ids = chance(10);
+    c->long_text = net_chance(8);
+    c->in.return_prompt_token_ids = net_chance(10);
 }
 
 static void random_lengths(struct ft_wire_params *p) {
-    p->max_tokens = chance(10) ? 1 : 1 + net_below(chance(20) ? 150 : 40);
-    if (chance(25))
+    p->max_tokens = net_chance(10) ? 1 : 1 + net_below(net_chance(20) ? 150 : 40);
+    if (net_chance(25))
         p->min_tokens = net_below(p->max_tokens + 1);
-    p->has_n = chance(25);
+    p->has_n = net_chance(25);
     p->n = 1 + net_below(OPTIONS_N_MAX);
-    p->has_time_limit_millis = chance(4);
+    p->has_time_limit_millis = net_chance(4);
     p->time_limit_millis = 1 + net_below(30);
-    p->has_logprobs = chance(30);
+    p->has_logprobs = net_chance(30);
     p->logprobs = (int32_t)net_below(6);
-    p->has_prompt_logprobs = chance(20);
+    p->has_prompt_logprobs = net_chance(20);
     p->prompt_logprobs = (int32_t)net_below(4);
 }
 
@@ -70,41 +66,41 @@ static void random_sampling(struct ft_wire_params *p) {
     static const float temperatures[] = {0, 0, 0.7f, 1, 20, 40};
     p->temperature = PICK(temperatures);
     p->seed = net_below(100000);
-    p->has_repetition_penalty = chance(30);
-    p->repetition_penalty = chance(50) ? 3.0f : 30.0f;
-    p->presence_penalty = chance(20) ? 2 : 0;
-    p->frequency_penalty = chance(80) ? 0 : chance(50) ? 2 : -2;
-    p->top_k = chance(20) ? 1 + (int32_t)net_below(50) : 0;
-    p->has_top_p = chance(20);
+    p->has_repetition_penalty = net_chance(30);
+    p->repetition_penalty = net_chance(50) ? 3.0f : 30.0f;
+    p->presence_penalty = net_chance(20) ? 2 : 0;
+    p->frequency_penalty = net_chance(80) ? 0 : net_chance(50) ? 2 : -2;
+    p->top_k = net_chance(20) ? 1 + (int32_t)net_below(50) : 0;
+    p->has_top_p = net_chance(20);
     p->top_p = 0.1f * (float)net_below(11);
-    p->min_p = chance(10) ? 0.1f : 0;
+    p->min_p = net_chance(10) ? 0.1f : 0;
 }
 
 static void random_masks(struct options_call *c) {
     struct ft_wire_params *p = &c->in.params;
     p->logit_bias = c->bias;
-    p->n_logit_bias = chance(20) ? 4 : 0;
+    p->n_logit_bias = net_chance(20) ? 4 : 0;
     for (uint32_t i = 0; i < p->n_logit_bias; i++)
         c->bias[i] =
             (struct ft_bias){(int32_t)(net_below(60) + 60 * i), (float)net_below(140) - 70.0f};
     p->allowed_token_ids = c->allowed;
-    p->n_allowed_token_ids = chance(15) ? 1 + net_below(6) : 0; /* much is repeated then */
+    p->n_allowed_token_ids = net_chance(15) ? 1 + net_below(6) : 0; /* much is repeated then */
     for (uint32_t i = 0; i < p->n_allowed_token_ids; i++)
         c->allowed[i] = (int32_t)(40 * i + net_below(40));
     p->banned_token_ids = c->banned;
-    p->n_banned_token_ids = chance(15) ? 1 + net_below(120) : 0;
+    p->n_banned_token_ids = net_chance(15) ? 1 + net_below(120) : 0;
     for (uint32_t i = 0; i < p->n_banned_token_ids; i++)
         c->banned[i] = (int32_t)(2 * i + net_below(2));
 }
 
 static void random_stops(struct options_call *c) {
     struct ft_wire_params *p = &c->in.params;
-    p->ignore_eos = chance(20);
-    p->include_stop_str_in_output = chance(30);
+    p->ignore_eos = net_chance(20);
+    p->include_stop_str_in_output = net_chance(30);
     p->stop_token_ids = c->stop_ids;
-    p->n_stop_token_ids = chance(25) ? 1 + net_below(2) : 0;
+    p->n_stop_token_ids = net_chance(25) ? 1 + net_below(2) : 0;
     p->stop = c->stops;
-    p->n_stop = chance(25) ? 1 + net_below(2) : 0;
+    p->n_stop = net_chance(25) ? 1 + net_below(2) : 0;
     for (int i = 0; i < 2; i++) {
         c->stop_ids[i] = (int32_t)net_below(256);
         for (int j = 0; j < 2; j++)
@@ -119,15 +115,15 @@ static void random_drafts(struct options_call *c) {
     struct ft_wire_generate *in = &c->in;
     c->rule = ft_rule_at(net_below(5));
     in->spec.rejection_sample_method = ft_str_c(c->rule->name);
-    if (chance(60))
+    if (net_chance(60))
         in->drafter = ft_str_c(PICK(drafters));
-    in->has_num_speculative_tokens = chance(50);
+    in->has_num_speculative_tokens = net_chance(50);
     in->num_speculative_tokens = net_below(FT_DRAFT_LEN_MAX + 1);
-    in->has_spec_enabled = chance(10);
-    in->spec_enabled = chance(50);
-    in->spec.has_draft_temperature = chance(15);
-    in->spec.draft_temperature = chance(50) ? 0.0f : 2.0f;
-    in->spec.has_lenience = strcmp(c->rule->name, "lenient") == 0 && chance(50);
+    in->has_spec_enabled = net_chance(10);
+    in->spec_enabled = net_chance(50);
+    in->spec.has_draft_temperature = net_chance(15);
+    in->spec.draft_temperature = net_chance(50) ? 0.0f : 2.0f;
+    in->spec.has_lenience = strcmp(c->rule->name, "lenient") == 0 && net_chance(50);
     in->spec.lenience = 0.3f;
     in->spec.has_synthetic_acceptance_length = c->rule->blind;
     in->spec.synthetic_acceptance_length =
@@ -143,10 +139,10 @@ static void random_call(void) {
     random_masks(c);
     random_stops(c);
     random_drafts(c);
-    c->in.stream = chance(80);
-    c->slow = c->in.stream && chance(20);
-    c->in.priority = chance(20) ? (int32_t)net_below(5) - 2 : 0;
-    if (chance(8))
+    c->in.stream = net_chance(80);
+    c->slow = c->in.stream && net_chance(20);
+    c->in.priority = net_chance(20) ? (int32_t)net_below(5) - 2 : 0;
+    if (net_chance(8))
         c->cancel_after = (int32_t)net_below(20);
     ft_rpc_timer_set(g_world.outside, &c->start_timer,
                      net_now_ns() + (int64_t)net_below(40000) * 1000, options_start, c);
@@ -201,14 +197,6 @@ static void random_context(void) {
     g_world.workers[SIM_DRAFT].params.max_model_len = PICK(lengths);
 }
 
-static void random_fault(bool has_draft) {
-    int role = has_draft ? (int)net_below(SIM_ROLES) : SIM_TARGET;
-    enum sim_fault_kind kind = (enum sim_fault_kind)net_below(SIM_FAULT_KINDS);
-    int64_t longest_ms = kind == SIM_STALL && role == SIM_TARGET ? 300 : 60;
-    world_fault(&g_world, kind, role, (int64_t)net_below(60000) * 1000,
-                (int64_t)(1 + net_below((uint32_t)longest_ms)) * MS);
-}
-
 /* ---- seeds ----------------------------------------------------------------------------------- */
 
 static void start_world(uint64_t seed) {
@@ -218,14 +206,14 @@ static void start_world(uint64_t seed) {
     static char seqs[32], batched[48], buffer[48], k[48], overtakes[32], counts[48], chain[64],
         text[600];
     struct sim_opts opts = {
-        .target_blocks = chance(50) ? 0 : 40 + (int32_t)net_below(60),
-        .draft_blocks = chance(50) ? 0 : 10 + (int32_t)net_below(80),
+        .target_blocks = net_chance(50) ? 0 : 40 + (int32_t)net_below(60),
+        .draft_blocks = net_chance(50) ? 0 : 10 + (int32_t)net_below(80),
         .max_seqs = 2 + (int32_t)net_below(7),
         .step_tokens = 16 + (int32_t)net_below(120),
-        .draft_step_tokens = chance(50) ? 0 : 8 + (int32_t)net_below(60),
-        .target_rows = chance(50) ? 0 : 8 + (int32_t)net_below(40),
-        .draft_rows = chance(50) ? 0 : 1 + (int32_t)net_below(40),
-        .no_draft = chance(10),
+        .draft_step_tokens = net_chance(50) ? 0 : 8 + (int32_t)net_below(60),
+        .target_rows = net_chance(50) ? 0 : 8 + (int32_t)net_below(40),
+        .draft_rows = net_chance(50) ? 0 : 1 + (int32_t)net_below(40),
+        .no_draft = net_chance(10),
         .args = {seqs, batched, buffer, k, overtakes, counts, chain, text,
                  "--draft_step_timeout_ms=20", "--target_step_timeout_ms=200",
                  "--allow_lossy=true"},
@@ -235,7 +223,7 @@ static void start_world(uint64_t seed) {
     snprintf(buffer, sizeof buffer, "--stream_buffer_tokens=%d", 1 + (int)net_below(30));
     snprintf(k, sizeof k, "--num_speculative_tokens=%s", PICK(lengths));
     snprintf(overtakes, sizeof overtakes, "--max_overtakes=%d", (int)net_below(5));
-    snprintf(counts, sizeof counts, "--drafter_counts_as_q=%s", chance(50) ? "true" : "false");
+    snprintf(counts, sizeof counts, "--drafter_counts_as_q=%s", net_chance(50) ? "true" : "false");
     snprintf(chain, sizeof chain, "--drafter_chain=%s", PICK(chains));
     snprintf(text, sizeof text, "--drafter_text=%s", ft_fixture_source("LICENSE"));
     world_start(&g_world, seed, &opts);
@@ -249,7 +237,8 @@ static bool all_done(void) {
 }
 
 static void run_calls(void) {
-    uint32_t sets = chance(50) ? 0 : 1 + net_below(30), aborts = chance(70) ? 0 : 1 + net_below(5);
+    uint32_t sets = net_chance(50) ? 0 : 1 + net_below(30),
+             aborts = net_chance(70) ? 0 : 1 + net_below(5);
     int64_t limit_ns = net_now_ns() + LIMIT_MS * MS;
     while (!all_done()) {
         if (!world_step(&g_world) || net_now_ns() > limit_ns)
@@ -297,9 +286,9 @@ static void run_seed(uint64_t seed) {
     g_n_calls = 0;
     for (uint32_t n = 1 + net_below(CALLS_MAX); n > 0; n--)
         random_call();
-    for (uint32_t n = chance(40) ? 0 : net_below(5); n > 0; n--)
-        random_fault(g_world.app->draft != NULL);
-    if (chance(30))
+    for (uint32_t n = net_chance(40) ? 0 : net_below(5); n > 0; n--)
+        world_random_fault(&g_world, g_world.app->draft != NULL);
+    if (net_chance(30))
         net_set_duplicates(1 + net_below(30));
     run_calls();
     check_totals();
@@ -309,14 +298,7 @@ static void run_seed(uint64_t seed) {
 }
 
 START_TEST(any_options_of_any_seed_go_together) {
-    const char *one = getenv("FORETOKEN_SIM_SEED");
-    if (one != NULL) {
-        ft_log_set_level(FT_LOG_DEBUG);
-        run_seed(strtoull(one, NULL, 10));
-        return;
-    }
-    for (uint64_t seed = 1; seed <= SEEDS; seed++)
-        run_seed(seed);
+    world_run_seeds(SEEDS, run_seed);
 }
 END_TEST
 

@@ -15,15 +15,6 @@
 
 static struct world g_world;
 
-static struct sim_client *add(int64_t in_ms, uint32_t family, int32_t n_prompt,
-                              uint32_t max_tokens) {
-    struct sim_client *c = world_client(&g_world, in_ms * MS);
-    sim_client_prompt(c, family, n_prompt);
-    c->params.max_tokens = max_tokens;
-    c->params.ignore_eos = true;
-    return c;
-}
-
 static void begin(uint64_t seed, const struct sim_opts *opts) {
     net_reset(seed);
     world_start(&g_world, seed, opts);
@@ -34,7 +25,7 @@ START_TEST(dev09_dev70_pool_of_one_and_a_half_requests_completes_everything) {
     for (uint64_t seed = 1; seed <= 20; seed++) {
         begin(seed, &(struct sim_opts){.target_blocks = 20, .draft_blocks = 20});
         for (uint32_t i = 0; i < 6; i++) {
-            struct sim_client *c = add(i, i, 100, 100);
+            struct sim_client *c = world_add(&g_world, i, i, 100, 100);
             if (i % 2 == 1) { /* its text is known without drafts */
                 c->params.temperature = 20.0f;
                 c->params.seed = seed * 100 + i;
@@ -58,7 +49,7 @@ START_TEST(dev09_slots_for_one_and_a_half_requests_complete_everything) {
     begin(1, &(struct sim_opts){.target_blocks = 96, .draft_blocks = 64, .slotted = true});
     ck_assert_int_eq(g_world.app->pair.target_blocks, 1);
     for (uint32_t i = 0; i < 6; i++)
-        add(i, i, 100, 100);
+        world_add(&g_world, i, i, 100, 100);
     world_run(&g_world, 10000);
     ck_assert_uint_eq(g_world.app->stats.preemptions, 0);
     for (int i = 1; i < 6; i++)
@@ -76,7 +67,7 @@ static double hit_rate(uint32_t k) {
     begin(1, &(struct sim_opts){.target_blocks = 160, .draft_blocks = 160});
     for (uint32_t turn = 0; turn < TURNS; turn++)
         for (uint32_t i = 0; i < CONVERSATIONS; i++) {
-            struct sim_client *c = add(0, i, 64, 20);
+            struct sim_client *c = world_add(&g_world, 0, i, 64, 20);
             if (last[i] != NULL) {
                 memcpy(c->prompt, last[i]->prompt, (size_t)last[i]->n_prompt * sizeof(int32_t));
                 c->n_prompt = last[i]->n_prompt;
@@ -107,7 +98,7 @@ START_TEST(full_target_pool_shrinks_k_before_anyone_is_preempted) {
     /* Two requests of 64 + 17 positions less one that is never fed: 5 blocks each, exactly. */
     begin(1, &(struct sim_opts){.target_blocks = 10, .args = {"--num_speculative_tokens=16"}});
     for (uint32_t i = 0; i < 2; i++)
-        add(0, i, 60, 21);
+        world_add(&g_world, 0, i, 60, 21);
     world_run(&g_world, 10000);
     ck_assert_uint_eq(g_world.app->stats.preemptions, 0);
     world_stop(&g_world);
@@ -116,9 +107,9 @@ END_TEST
 
 START_TEST(dev40_request_that_fits_exactly_is_served_and_one_token_more_is_refused) {
     begin(1, &(struct sim_opts){.target_blocks = 10});
-    struct sim_client *fits = add(0, 1, 100, 61); /* 160 positions are fed */
-    struct sim_client *too_long = add(0, 1, 100, 62);
-    struct sim_client *open_end = add(0, 2, 100, 61);
+    struct sim_client *fits = world_add(&g_world, 0, 1, 100, 61); /* 160 positions are fed */
+    struct sim_client *too_long = world_add(&g_world, 0, 1, 100, 62);
+    struct sim_client *open_end = world_add(&g_world, 0, 2, 100, 61);
     open_end->params.has_max_tokens = false; /* until the pool is full */
     too_long->expected_status = 3;
     world_run(&g_world, 10000);
@@ -136,8 +127,8 @@ END_TEST
 
 START_TEST(full_draft_pool_is_plain_steps_and_drafts_come_back) {
     begin(1, &(struct sim_opts){.draft_blocks = 12});
-    struct sim_client *first = add(0, 1, 100, 60);
-    struct sim_client *second = add(1, 2, 100, 300);
+    struct sim_client *first = world_add(&g_world, 0, 1, 100, 60);
+    struct sim_client *second = world_add(&g_world, 1, 2, 100, 300);
     world_run(&g_world, 20000);
     ck_assert_uint_eq(g_world.app->stats.preemptions, 0);
     ck_assert_uint_gt(first->spec.num_accepted_tokens, 0);
@@ -154,8 +145,8 @@ static int64_t steps_to_first_token(int32_t step_tokens, int64_t after_us) {
     snprintf(batched, sizeof batched, "--max_num_batched_tokens=%d", step_tokens);
     begin(1, &(struct sim_opts){.step_tokens = step_tokens, .args = {batched, "--max_num_seqs=8"}});
     if (after_us >= 0)
-        add(0, 1, 900, 5);
-    struct sim_client *c = add(0, 2, 20, 5);
+        world_add(&g_world, 0, 1, 900, 5);
+    struct sim_client *c = world_add(&g_world, 0, 2, 20, 5);
     ft_rpc_timer_set(g_world.outside, &c->start_timer,
                      net_now_ns() + (after_us < 0 ? 0 : after_us * 1000), sim_client_start, c);
     world_run(&g_world, 10000);
@@ -185,10 +176,10 @@ START_TEST(prompt_beside_streams_that_draft_whole_steps_moves) {
         begin(1, &(struct sim_opts){.step_tokens = 17,
                                     .args = {"--max_num_batched_tokens=17", "--max_num_seqs=2",
                                              "--num_speculative_tokens=16", drafters[d]}});
-        struct sim_client *stream = add(0, 1, 8, 400);
+        struct sim_client *stream = world_add(&g_world, 0, 1, 8, 400);
         while (stream->n_got < 20)
             ck_assert(world_step(&g_world));
-        struct sim_client *c = add(0, 2, 40, 4);
+        struct sim_client *c = world_add(&g_world, 0, 2, 40, 4);
         while (c->n_got == 0)
             ck_assert(world_step(&g_world));
         ck_assert(!stream->done);
@@ -205,8 +196,8 @@ static bool holds(int role, uint64_t seq_id) {
 
 START_TEST(dev23_dev41_cancelled_request_is_freed_in_both_workers_within_a_round) {
     begin(1, &(struct sim_opts){.max_seqs = 4});
-    add(0, 1, 30, 400);
-    struct sim_client *c = add(0, 2, 30, 400);
+    world_add(&g_world, 0, 1, 30, 400);
+    struct sim_client *c = world_add(&g_world, 0, 2, 30, 400);
     c->cancel_after = 40;
     while (c->n_got < 39)
         world_step(&g_world);
@@ -231,13 +222,13 @@ START_TEST(reader_that_stops_keeps_nobody_waiting) {
                  .target_blocks = 12,
                  .args = {"--max_num_seqs=1", "--stream_buffer_tokens=8"},
              });
-    struct sim_client *sleeper = add(0, 1, 100, 80);
+    struct sim_client *sleeper = world_add(&g_world, 0, 1, 100, 80);
     while (sleeper->n_got < 10)
         world_step(&g_world);
     net_stream_read(sleeper->stream_call, false);
     struct sim_client *others[3];
     for (uint32_t i = 0; i < 3; i++)
-        others[i] = add(20, 2 + i, 100, 80);
+        others[i] = world_add(&g_world, 20, 2 + i, 100, 80);
     for (int i = 0; i < 3; i++)
         while (!others[i]->done)
             ck_assert(world_step(&g_world));
@@ -252,7 +243,7 @@ END_TEST
 /* More tokens may come at once than the buffer holds, to a client that reads all the time. */
 START_TEST(reader_at_the_brink_of_its_buffer_goes_on) {
     begin(1, &(struct sim_opts){.args = {"--stream_buffer_tokens=1"}});
-    add(0, 1, 5, 100);
+    world_add(&g_world, 0, 1, 5, 100);
     world_run(&g_world, 10000);
     world_stop(&g_world);
 }
@@ -262,7 +253,7 @@ START_TEST(lower_priority_value_goes_first_and_keeps_its_kv) {
     begin(1, &(struct sim_opts){.args = {"--max_num_seqs=1"}});
     struct sim_client *c[4];
     for (uint32_t i = 0; i < 4; i++)
-        c[i] = add(i, i, 20, 60);
+        c[i] = world_add(&g_world, i, i, 20, 60);
     c[1]->priority = 5;
     c[3]->priority = -5;
     world_run(&g_world, 10000);
@@ -271,7 +262,7 @@ START_TEST(lower_priority_value_goes_first_and_keeps_its_kv) {
 
     begin(1, &(struct sim_opts){.target_blocks = 20});
     for (uint32_t i = 0; i < 2; i++)
-        c[i] = add(i, i, 100, 150);
+        c[i] = world_add(&g_world, i, i, 100, 150);
     c[1]->priority = -1;
     world_run(&g_world, 10000);
     ck_assert_uint_gt(g_world.app->stats.preemptions, 0);
@@ -286,7 +277,7 @@ START_TEST(client_past_its_share_is_told_when_to_come_again) {
              });
     struct sim_client *c[6];
     for (uint32_t i = 0; i < 6; i++) {
-        c[i] = add(0, i, 20, 60);
+        c[i] = world_add(&g_world, 0, i, 20, 60);
         c[i]->metadata_key = i < 5 ? "x-client" : NULL; /* the last is known by its address */
         c[i]->metadata_value = i < 4 ? "greedy" : "modest";
         c[i]->may_be_refused = true;
@@ -300,7 +291,7 @@ START_TEST(client_past_its_share_is_told_when_to_come_again) {
     ck_assert_int_eq(refused, 2);
     ck_assert_int_eq(c[4]->status.code, 0);
     ck_assert_int_eq(c[5]->status.code, 0);
-    struct sim_client *later = add(0, 9, 20, 5);
+    struct sim_client *later = world_add(&g_world, 0, 9, 20, 5);
     later->metadata_key = "x-client";
     later->metadata_value = "greedy";
     world_run(&g_world, 10000);
@@ -314,7 +305,7 @@ START_TEST(full_queue_is_told_when_to_come_again) {
     int refused = 0;
     struct sim_client *c[8];
     for (uint32_t i = 0; i < 8; i++) {
-        c[i] = add(0, i, 20, 60);
+        c[i] = world_add(&g_world, 0, i, 20, 60);
         c[i]->may_be_refused = true;
     }
     world_run(&g_world, 10000);
@@ -329,16 +320,9 @@ END_TEST
 
 /* ---- who waits for whom ---------------------------------------------------------------------- */
 
-static struct co_request *request_of(const struct sim_client *c) {
-    for (struct co_request *r = g_world.app->first; r != NULL; r = r->next)
-        if (strcmp(r->id, c->id) == 0)
-            return r;
-    return NULL;
-}
-
 /* c had a place at before_ns. */
 static bool had_place(const struct sim_client *c, int64_t before_ns) {
-    const struct co_request *r = request_of(c);
+    const struct co_request *r = world_request(&g_world, c);
     return r == NULL ? c->done : r->started_ns != 0 && r->started_ns < before_ns;
 }
 
@@ -349,20 +333,20 @@ static int narrow_before_wide(const char *overtakes, int32_t wide_priority,
     enum { NARROW = 12 };
     struct sim_client *narrow[NARROW];
     begin(1, &(struct sim_opts){.target_blocks = 20, .args = {overtakes, "--max_num_seqs=4"}});
-    struct sim_client *first = add(0, 1, 180, 60);
+    struct sim_client *first = world_add(&g_world, 0, 1, 180, 60);
     first->has_k = true; /* one token a round */
-    struct sim_client *wide = add(1, 2, 140, 4);
+    struct sim_client *wide = world_add(&g_world, 1, 2, 140, 4);
     wide->priority = wide_priority;
     for (uint32_t i = 0; i < NARROW; i++) {
-        narrow[i] = add(2, 10 + i, 8, 10);
+        narrow[i] = world_add(&g_world, 2, 10 + i, 8, 10);
         narrow[i]->priority = narrow_priority;
     }
     const struct co_request *r = NULL;
     while (r == NULL || r->started_ns == 0) {
         ck_assert(world_step(&g_world));
-        r = request_of(wide);
+        r = world_request(&g_world, wide);
     }
-    const struct co_request *r_first = request_of(first);
+    const struct co_request *r_first = world_request(&g_world, first);
     ck_assert(r_first == NULL || r_first->state == CO_REQUEST_ENDED);
     int n = 0;
     for (int i = 0; i < NARROW; i++)
@@ -393,12 +377,12 @@ END_TEST
 static int retry_hint(uint32_t max_tokens) {
     begin(1, &(struct sim_opts){.args = {"--max_num_seqs=1", "--max_queue=1"}});
     for (uint32_t i = 0; i < 4; i++) { /* something to measure */
-        add(0, i, 20, max_tokens);
+        world_add(&g_world, 0, i, 20, max_tokens);
         world_run(&g_world, 100000);
     }
     struct sim_client *late = NULL;
     for (uint32_t i = 0; i < 3; i++) {
-        late = add(1 + i, 8 + i, 20, max_tokens);
+        late = world_add(&g_world, 1 + i, 8 + i, 20, max_tokens);
         late->may_be_refused = i == 2;
     }
     world_run(&g_world, 100000);
@@ -420,8 +404,9 @@ END_TEST
 
 START_TEST(long_text_is_tokenized_beside_running_streams_and_keeps_its_place) {
     begin(1, &(struct sim_opts){.args = {"--max_num_seqs=1", "--tokenizer_threads=1"}});
-    struct sim_client *running = add(0, 1, 20, 150);
-    struct sim_client *text = add(1, 2, 20, 5), *later = add(2, 3, 20, 5);
+    struct sim_client *running = world_add(&g_world, 0, 1, 20, 150);
+    struct sim_client *text = world_add(&g_world, 1, 2, 20, 5),
+                      *later = world_add(&g_world, 2, 3, 20, 5);
     text->long_text = true;
     while (g_world.app->encoding.first == NULL)
         ck_assert(world_step(&g_world));
@@ -440,7 +425,7 @@ START_TEST(call_that_ends_while_its_text_is_tokenized_leaves_nothing) {
     for (uint64_t seed = 1; seed <= 50; seed++) {
         begin(seed, &(struct sim_opts){.args = {"--max_queue=4", "--tokenizer_threads=1"}});
         for (uint32_t i = 0; i < 6; i++) {
-            struct sim_client *c = add(0, i, 20, 5);
+            struct sim_client *c = world_add(&g_world, 0, i, 20, 5);
             c->long_text = true;
             c->may_be_refused = true; /* those in the threads count to the queue */
             if (i % 3 == 0)
@@ -457,7 +442,7 @@ END_TEST
 START_TEST(service_that_ends_while_texts_are_tokenized_answers_them) {
     begin(1, &(struct sim_opts){.args = {"--tokenizer_threads=1"}});
     for (uint32_t i = 0; i < 3; i++) {
-        struct sim_client *c = add(0, i, 20, 5);
+        struct sim_client *c = world_add(&g_world, 0, i, 20, 5);
         c->long_text = true;
         c->expected_status = 14;
     }

@@ -19,61 +19,49 @@ enum { SEEDS = 2000 };
 
 static struct world g_world;
 
-static bool chance(uint32_t percent) {
-    return net_below(100) < percent;
-}
-
 static struct sim_client *random_client(struct world *world) {
     struct sim_client *c = world_client(world, (int64_t)net_below(40000) * 1000);
     int32_t lengths[] = {1 + (int32_t)net_below(10), 1 + (int32_t)net_below(60),
                          100 + (int32_t)net_below(250)};
     sim_client_prompt(c, net_below(6), lengths[net_below(10) < 8 ? net_below(2) : 2]);
-    c->long_text = chance(8);
-    if (!c->long_text && chance(3))
+    c->long_text = net_chance(8);
+    if (!c->long_text && net_chance(3))
         c->prompt[net_below((uint32_t)c->n_prompt)] = 263; /* the model's poison */
-    c->params.max_tokens = 1 + net_below(chance(20) ? 150 : 40);
+    c->params.max_tokens = 1 + net_below(net_chance(20) ? 150 : 40);
     static const float temperatures[] = {0.0f, 0.0f, 0.7f, 1.0f, 20.0f};
     c->params.temperature = temperatures[net_below(5)];
     c->params.seed = net_below(1000000);
-    c->params.ignore_eos = chance(30);
-    c->params.has_repetition_penalty = chance(10);
+    c->params.ignore_eos = net_chance(30);
+    c->params.has_repetition_penalty = net_chance(10);
     c->params.repetition_penalty = 1.0f;
-    if (chance(20))
+    if (net_chance(20))
         c->stop_id = (int32_t)net_below(256);
-    c->has_k = c->params.temperature > 5.0f || chance(50);
+    c->has_k = c->params.temperature > 5.0f || net_chance(50);
     c->k = net_below(c->params.temperature > 5.0f ? 2 : 17);
-    c->stream = chance(85);
-    c->slow = c->stream && chance(15);
-    c->priority = chance(20) ? (int32_t)net_below(5) - 2 : 0;
-    if (chance(8))
+    c->stream = net_chance(85);
+    c->slow = c->stream && net_chance(15);
+    c->priority = net_chance(20) ? (int32_t)net_below(5) - 2 : 0;
+    if (net_chance(8))
         c->cancel_after = (int32_t)net_below(20);
-    if (chance(6))
+    if (net_chance(6))
         c->cancel_at_ns = 1 + (int64_t)net_below(30000) * 1000;
-    if (chance(5))
+    if (net_chance(5))
         c->deadline_in_ns = (int64_t)(1 + net_below(20)) * MS;
-    c->params.has_time_limit_millis = chance(5);
+    c->params.has_time_limit_millis = net_chance(5);
     c->params.time_limit_millis = 1 + net_below(20);
     return c;
-}
-
-static void random_fault(struct world *world, bool has_draft) {
-    int role = has_draft ? (int)net_below(SIM_ROLES) : SIM_TARGET;
-    enum sim_fault_kind kind = (enum sim_fault_kind)net_below(SIM_FAULT_KINDS);
-    int64_t longest_ms = kind == SIM_STALL && role == SIM_TARGET ? 300 : 60;
-    world_fault(world, kind, role, (int64_t)net_below(60000) * 1000,
-                (int64_t)(1 + net_below((uint32_t)longest_ms)) * MS);
 }
 
 static void run_seed(uint64_t seed) {
     net_reset(seed);
     char seqs[32], batched[48], buffer[48], k[48], queue[32], overtakes[32], threads[32];
-    bool short_queue = chance(15), slotted = chance(10);
+    bool short_queue = net_chance(15), slotted = net_chance(10);
     struct sim_opts opts = {
-        .target_blocks = chance(50) ? 0 : 40 + (int32_t)net_below(60),
-        .draft_blocks = chance(50) ? 0 : 10 + (int32_t)net_below(80),
+        .target_blocks = net_chance(50) ? 0 : 40 + (int32_t)net_below(60),
+        .draft_blocks = net_chance(50) ? 0 : 10 + (int32_t)net_below(80),
         .max_seqs = 2 + (int32_t)net_below(7),
         .step_tokens = 16 + (int32_t)net_below(120),
-        .no_draft = chance(10),
+        .no_draft = net_chance(10),
         .slotted = slotted,
         .args = {seqs, batched, buffer, k, queue, overtakes, threads, "--draft_step_timeout_ms=20",
                  "--target_step_timeout_ms=200"},
@@ -93,24 +81,17 @@ static void run_seed(uint64_t seed) {
     int n_clients = 1 + (int)net_below(14);
     for (int i = 0; i < n_clients; i++)
         random_client(&g_world)->may_be_refused = short_queue;
-    int n_faults = chance(40) ? 0 : (int)net_below(5);
+    int n_faults = net_chance(40) ? 0 : (int)net_below(5);
     for (int i = 0; i < n_faults; i++)
-        random_fault(&g_world, !opts.no_draft);
-    if (chance(30))
+        world_random_fault(&g_world, !opts.no_draft);
+    if (net_chance(30))
         net_set_duplicates(1 + net_below(30));
     world_run(&g_world, 60000);
     world_stop(&g_world);
 }
 
 START_TEST(any_seed_loses_nothing_and_repeats_nothing) {
-    const char *one = getenv("FORETOKEN_SIM_SEED");
-    if (one != NULL) {
-        ft_log_set_level(FT_LOG_DEBUG);
-        run_seed(strtoull(one, NULL, 10));
-        return;
-    }
-    for (uint64_t seed = 1; seed <= SEEDS; seed++)
-        run_seed(seed);
+    world_run_seeds(SEEDS, run_seed);
 }
 END_TEST
 

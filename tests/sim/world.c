@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "coordinator/config.h"
+#include "coordinator/tune.h"
 #include "draft_worker/draft.h"
 #include "sim/model.h"
 #include "sim/net.h"
@@ -318,4 +319,47 @@ void world_abandon(struct world *world) {
     for (int i = 0; i < world->n_clients; i++)
         ft_buf_fini(&world->clients[i].text);
     ft_rpc_loop_destroy(&world->outside);
+}
+
+/* ---- what suites have in common -------------------------------------------------------------- */
+
+struct sim_client *world_add(struct world *world, int64_t in_ms, uint32_t family, int32_t n_prompt,
+                             uint32_t max_tokens) {
+    struct sim_client *c = world_client(world, in_ms * MS);
+    sim_client_prompt(c, family, n_prompt);
+    c->params.max_tokens = max_tokens;
+    c->params.ignore_eos = true;
+    return c;
+}
+
+struct co_request *world_request(const struct world *world, const struct sim_client *client) {
+    for (struct co_request *r = world->app->first; r != NULL; r = r->next)
+        if (strcmp(r->id, client->id) == 0)
+            return r;
+    return NULL;
+}
+
+void world_set(struct world *world, const char *name, const char *value) {
+    struct ft_wire_parameter parameter = {ft_str_c(name), ft_str_c(value)};
+    struct ft_err err = {0};
+    ck_assert_msg(co_tune_set(world->app, &parameter, 1, &err) == FT_OK, "%s", err.text);
+}
+
+void world_random_fault(struct world *world, bool has_draft) {
+    int role = has_draft ? (int)net_below(SIM_ROLES) : SIM_TARGET;
+    enum sim_fault_kind kind = (enum sim_fault_kind)net_below(SIM_FAULT_KINDS);
+    int64_t longest_ms = kind == SIM_STALL && role == SIM_TARGET ? 300 : 60;
+    world_fault(world, kind, role, (int64_t)net_below(60000) * 1000,
+                (int64_t)(1 + net_below((uint32_t)longest_ms)) * MS);
+}
+
+void world_run_seeds(uint64_t n, void (*run)(uint64_t seed)) {
+    const char *one = getenv("FORETOKEN_SIM_SEED");
+    if (one != NULL) {
+        ft_log_set_level(FT_LOG_DEBUG);
+        run(strtoull(one, NULL, 10));
+        return;
+    }
+    for (uint64_t seed = 1; seed <= n; seed++)
+        run(seed);
 }

@@ -78,8 +78,18 @@ void world_abandon(struct world *world);
 
 /* A client that starts in_ns from now; fill in its request before the next step. */
 struct sim_client *world_client(struct world *world, int64_t in_ns);
+/* One that generates max_tokens, whatever ends a text; its prompt as sim_client_prompt makes it. */
+struct sim_client *world_add(struct world *world, int64_t in_ms, uint32_t family, int32_t n_prompt,
+                             uint32_t max_tokens);
+struct co_request *world_request(const struct world *world, const struct sim_client *client);
+/* A parameter of the running service. Fails the test when it is refused. */
+void world_set(struct world *world, const char *name, const char *value);
 void world_fault(struct world *world, enum sim_fault_kind kind, int role, int64_t in_ns,
                  int64_t lasts_ns);
+/* Of any kind, in the first 60 ms; a stall may be as long as a step may take. */
+void world_random_fault(struct world *world, bool has_draft);
+/* run for seeds 1 to n, or for FORETOKEN_SIM_SEED alone, with all that is logged. */
+void world_run_seeds(uint64_t n, void (*run)(uint64_t seed));
 /* Print the seed and what went wrong, and fail the test. */
 void world_fail(const struct world *world, const char *format, ...)
     __attribute__((format(printf, 2, 3), noreturn));
