@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "coordinator/sampling.h"
-#include "coordinator/tune.h"
 #include "sim/model.h"
 #include "sim/net.h"
 #include "sim/world.h"

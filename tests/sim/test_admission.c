@@ -2,11 +2,9 @@
  * may come, and what those are told that may not. */
 #include <check.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "common/wire/admin.h"
 #include "common/wire/operate.h"
-#include "coordinator/tune.h"
 #include "sim/net.h"
 #include "sim/world.h"
 #include "support/suite.h"

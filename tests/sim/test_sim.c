@@ -3,7 +3,6 @@
  * FORETOKEN_SIM_SEED=N runs one seed, with the coordinator's log. */
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "sim/net.h"
 #include "sim/world.h"

@@ -1,11 +1,14 @@
 #include <check.h>
 #include <math.h>
+#include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/model/weights.h"
+#include "support/awake.h"
 #include "support/fixtures.h"
 #include "support/suite.h"
 
@@ -101,6 +104,31 @@ START_TEST(temp_dir_is_written_copied_and_removed) {
 }
 END_TEST
 
+/* What passes while the process is stopped is left out; what it sleeps is not. */
+START_TEST(awake_clock_leaves_out_a_stop_and_counts_a_sleep) {
+    pid_t child = fork();
+    if (child == 0) {
+        int64_t begin_ns = ft_awake_ns(), wall_ns = ft_clock_now_ns();
+        raise(SIGSTOP);
+        int64_t stopped_ns = ft_awake_ns() - begin_ns;
+        bool is_left_out = ft_clock_now_ns() - wall_ns >= 900000000 && stopped_ns < 600000000;
+        begin_ns = ft_awake_ns();
+        wall_ns = ft_clock_now_ns();
+        while (ft_awake_ns() - begin_ns < 100000000 && ft_clock_now_ns() - wall_ns < 20000000000)
+            usleep(1000);
+        bool is_counted = ft_awake_ns() - begin_ns >= 100000000;
+        _exit(is_left_out && is_counted ? 0 : 1);
+    }
+    int status;
+    ck_assert_int_eq(waitpid(child, &status, WUNTRACED), child);
+    ck_assert(WIFSTOPPED(status));
+    usleep(1000000);
+    kill(child, SIGCONT);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("fixtures");
     TCase *tcase = tcase_create("fixtures");
@@ -108,6 +136,7 @@ int main(void) {
     tcase_add_test(tcase, table_model_holds_its_logits);
     tcase_add_test(tcase, model_made_by_many_at_once_is_whole);
     tcase_add_test(tcase, temp_dir_is_written_copied_and_removed);
+    tcase_add_test(tcase, awake_clock_leaves_out_a_stop_and_counts_a_sleep);
     suite_add_tcase(suite, tcase);
     return suite_run(suite);
 }

@@ -206,7 +206,7 @@ static void sleep_near_the_end(struct rpc_talk *talk, struct ft_str message) {
         usleep(200000);
 }
 
-START_TEST(closing_server_waits_for_a_client_that_reads_late) {
+START_TEST(dev62_closing_server_waits_for_a_client_that_reads_late) {
     struct rpc_talk talk = {.on_message = sleep_near_the_end};
     rpc_talk_open(&talk, fx.client, "/test.Echo/Stream", NULL);
     ft_rpc_stream_send(talk.stream, ft_str_c("2000 1000"));
@@ -463,7 +463,7 @@ static Suite *suite(void) {
     suite_add_tcase(s, t);
     t = tcase_create("process");
     tcase_add_checked_fixture(t, child_setup, child_teardown);
-    tcase_add_test(t, closing_server_waits_for_a_client_that_reads_late);
+    tcase_add_test(t, dev62_closing_server_waits_for_a_client_that_reads_late);
     tcase_add_test(t, dev14_death_of_the_server_ends_the_stream_in_milliseconds);
     tcase_add_test(t, socket_of_a_killed_server_is_taken_over);
     tcase_add_test(t, unary_on_a_dead_connection_is_asked_once_more);
