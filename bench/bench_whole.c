@@ -60,6 +60,11 @@ static void place(struct whole_model *m, int32_t n) {
 static void compare(struct whole_model *m, int32_t n, int32_t rounds) {
     static double single_ms[ROUNDS_MAX], whole_ms[ROUNDS_MAX];
     place(m, n);
+    const char *refused = k_whole_refuses(whole_model_target(m), whole_model_op(m));
+    if (refused != NULL) {
+        printf("%6d  refused: %s\n", n, refused);
+        return;
+    }
     cudaGraphExec_t single = note(m, whole_model_single), whole = note(m, whole_model_whole);
     for (int32_t i = 0; i < rounds; i++) {
         single_ms[i] = run_ms(m, single);
