@@ -149,6 +149,38 @@ START_TEST(bits_do_not_depend_on_the_order_of_threads) {
 }
 END_TEST
 
+/* Blocks that have no tile of some matrices: their threads that fetch are nowhere held up by
+ * others, nor waited for. */
+START_TEST(blocks_without_tiles_miss_no_turn) {
+    static const struct whole_shape narrow = {.hidden = 64,
+                                              .intermediate = 64,
+                                              .n_heads = 2,
+                                              .n_kv_heads = 1,
+                                              .head_dim = 32,
+                                              .vocab = 32,
+                                              .n_layers = 3,
+                                              .len_max = 80};
+    struct whole_model *m = whole_model_create(&narrow, 1, 5);
+    struct whole_seq seq = {30, 3};
+    int64_t n;
+    whole_model_place(m, &seq, 1, 1);
+    whole_model_op(m)->patience_ns = 100000000;
+    float *want = expected(m, &n);
+    whole_model_target(m)->n_processors = 7; /* o and down have four tiles */
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        sim_seed(seed);
+        sim_hold();
+        ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+        struct sim_result result = sim_run(7);
+        ck_assert_int_eq(result.is_stuck, 0);
+        ck_assert(is_all(m, want, n));
+        whole_model_reset(m);
+    }
+    free(want);
+    whole_model_destroy(m);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("whole");
     TCase *tcase = tcase_create("small");
@@ -157,6 +189,7 @@ int main(void) {
     tcase_add_test(tcase, grids_that_share_a_card_end);
     tcase_add_test(tcase, grid_that_is_late_is_whole_or_gives_up);
     tcase_add_test(tcase, bits_do_not_depend_on_the_order_of_threads);
+    tcase_add_test(tcase, blocks_without_tiles_miss_no_turn);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

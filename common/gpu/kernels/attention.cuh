@@ -13,8 +13,8 @@
 #define TOGETHER 16 /* segments on their way at a time, when they are merged */
 #define DIM_MAX FT_OPS_HEAD_DIM_MAX
 
-/* ALONE: the team is the block, and KV is read where it lies. Else a block has several teams, with a
- * barrier each, and KV is in shared memory. */
+/* ALONE: the team is the block, and KV is read where it lies. Else a block has several teams, with
+ * a barrier each, and KV is in shared memory. */
 template <bool ALONE> static __device__ __forceinline__ uint32_t team_thread(void) {
     return ALONE ? threadIdx.x : threadIdx.x % TEAM;
 }
@@ -50,15 +50,26 @@ static __device__ __forceinline__ float merge_value(float a, float b, float fact
 }
 
 /* Q queries of one piece and KV head, in shared memory. */
-template <int Q, int DIM> struct tile {
+template <int Q, int DIM> struct alignas(16) tile {
     float q[Q][DIM];
     float scores[QUARTERS][Q][SEGMENT]; /* then weights in [0] */
     float values[TEAM_WARPS][Q][32];    /* of groups of positions, for small heads */
     struct softmax softmax[Q];
-    int32_t low[Q], high[Q]; /* positions seen; high < low: no such query */
-    int32_t to[Q];           /* for results apart from others: where they begin; below 0: nowhere */
-    int64_t at[Q];           /* row * n_heads + head */
+    int32_t low[Q], high[Q];   /* positions seen; high < low: no such query */
+    int32_t all_low, all_high; /* positions that every query there sees */
+    int32_t to[Q]; /* for results apart from others: where they begin; below 0: nowhere */
+    int64_t at[Q]; /* row * n_heads + head */
 };
+
+/* What every query of a tile sees, by one thread: of a piece's queries those from one on. */
+template <int Q, int DIM>
+static __device__ __forceinline__ void find_common(const struct ft_op_attention &op,
+                                                   const struct ft_span &piece, int32_t first,
+                                                   int32_t group, struct tile<Q, DIM> &t) {
+    int32_t last = min((first + Q - 1) / group, piece.n_rows - 1);
+    t.all_low = lowest(op, piece.position + last);
+    t.all_high = piece.position + first / group;
+}
 
 #define BLOCKS (SEGMENT / FT_OPS_KV_BLOCK) /* of a segment */
 
@@ -98,7 +109,7 @@ static __device__ __forceinline__ void score(const struct source &s, struct tile
     int32_t n = s.padded / QUARTERS, first = quarter * n;
     const float *key = block_at(s, at) + at % FT_OPS_KV_BLOCK + first * FT_OPS_KV_BLOCK;
     float sums[Q] = {};
-#pragma unroll(ALONE ? 8 : 1) /* shared memory is near, and so should the code be */
+#pragma unroll(ALONE ? 8 : 2) /* shared memory is near, and so should the code be */
     for (int32_t d = 0; d < n; d += 4) {
         float k[4];
 #pragma unroll
@@ -118,18 +129,28 @@ static __device__ __forceinline__ void score(const struct source &s, struct tile
         t.scores[quarter][i][at] = sums[i];
 }
 
-/* A warp has a query at a time, a lane a position. */
+/* A warp has every TEAM_WARPS-th query, a lane a position. */
 template <bool ALONE, int Q, int DIM>
 static __device__ __forceinline__ void weigh(struct tile<Q, DIM> &t, float scale, int32_t base) {
+    constexpr int N = Q / TEAM_WARPS;
+    static_assert(Q % TEAM_WARPS == 0, "as many for each warp");
     int32_t lane = team_thread<ALONE>() % 32, position = base + lane;
-    for (int i = team_thread<ALONE>() / 32; i < Q; i += TEAM_WARPS) {
-        bool is_seen = position >= t.low[i] && position <= t.high[i];
+    int32_t first = team_thread<ALONE>() / 32;
+    float scores[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int32_t i = first + k * TEAM_WARPS;
         float s = t.scores[0][i][lane];
 #pragma unroll
         for (int j = 1; j < QUARTERS; j++)
             s = __fadd_rn(s, t.scores[j][i][lane]);
-        s = is_seen ? __fmul_rn(s, scale) : -INFINITY;
-        float max = k_warp_max(s), weight = s == -INFINITY ? 0.0f : expf(s - max);
+        bool is_seen = position >= t.low[i] && position <= t.high[i];
+        scores[k] = is_seen ? __fmul_rn(s, scale) : -INFINITY;
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        int32_t i = first + k * TEAM_WARPS;
+        float s = scores[k], max = k_warp_max(s), weight = s == -INFINITY ? 0.0f : expf(s - max);
         float sum = k_warp_sum(weight);
         t.scores[0][i][lane] = weight;
         if (lane == 0)
@@ -165,11 +186,8 @@ static __device__ __forceinline__ void add_values(const struct source &s, struct
                 v[p][j] = from + p <= end && d + j * TEAM < s.padded
                               ? load_kv<ALONE>(value + p * s.padded + j * TEAM)
                               : 0.0f;
-        bool are_all_seen = from + AHEAD - 1 <= end;
-#pragma unroll
-        for (int i = 0; i < Q; i++) /* what comes of a query that is not there, nobody reads */
-            are_all_seen = are_all_seen && (t.high[i] < 0 || (t.low[i] <= base + from &&
-                                                              t.high[i] >= base + from + AHEAD - 1));
+        bool are_all_seen = from + AHEAD - 1 <= end && t.all_low <= base + from &&
+                            t.all_high >= base + from + AHEAD - 1;
         if (are_all_seen) {
 #pragma unroll
             for (int i = 0; i < Q; i++)
@@ -227,9 +245,10 @@ static __device__ __forceinline__ void load_tile(const struct ft_op_attention &o
         int32_t high = piece.position + row;
         t.high[threadIdx.x] = is_there ? high : -1;
         t.low[threadIdx.x] = is_there ? lowest(op, high) : 0;
-        t.at[threadIdx.x] =
-            (int64_t)(piece.row + row) * op.n_heads + kv_head * group + i % group;
+        t.at[threadIdx.x] = (int64_t)(piece.row + row) * op.n_heads + kv_head * group + i % group;
     }
+    if (threadIdx.x == 0)
+        find_common(op, piece, first, group, t);
     __syncthreads();
     for (int32_t i = threadIdx.x; i < Q * padded; i += TEAM) {
         int32_t query = i / padded, d = i % padded;

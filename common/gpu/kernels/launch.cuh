@@ -58,6 +58,25 @@ static __device__ __forceinline__ float k_warp_sum(float x) {
         x = __fadd_rn(x, __shfl_xor_sync(0xFFFFFFFFu, x, i));
     return x;
 }
+/* The same of N numbers of each lane, a power of two up to 32: lanes exchange what the other one goes
+ * on with. Lane i has the sum of number i / (32 / N). */
+template <int N, int BIT = 16>
+static __device__ __forceinline__ float k_warp_sums(const float (&x)[N]) {
+    if constexpr (BIT == 0) {
+        return x[0];
+    } else {
+        constexpr int LEFT = N > 1 ? N / 2 : 1;
+        bool is_upper = (threadIdx.x & BIT) != 0;
+        float sums[LEFT];
+#pragma unroll
+        for (int j = 0; j < LEFT; j++) {
+            float kept = is_upper ? x[N - LEFT + j] : x[j];
+            float given = is_upper ? x[j] : x[N - LEFT + j];
+            sums[j] = __fadd_rn(kept, __shfl_xor_sync(0xFFFFFFFFu, given, BIT));
+        }
+        return k_warp_sums<LEFT, BIT / 2>(sums);
+    }
+}
 static __device__ __forceinline__ float k_warp_max(float x) {
     for (int i = 16; i > 0; i /= 2)
         x = fmaxf(x, __shfl_xor_sync(0xFFFFFFFFu, x, i));

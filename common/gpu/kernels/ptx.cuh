@@ -106,6 +106,14 @@ static __device__ __forceinline__ void k_turn_wait(uint64_t *word, uint32_t pari
                      : "memory");
     while (is_over == 0);
 }
+/* Into the second-level cache, and the map where boxes are started: what the next stages read first
+ * has been pushed out by weights since it was read last. */
+static __device__ __forceinline__ void k_prefetch(const void *global) {
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(global));
+}
+static __device__ __forceinline__ void k_prefetch_map(const struct ft_whole_map *map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
 /* For what is read once: it is the first to leave the second-level cache. */
 static __device__ __forceinline__ uint64_t k_policy_once(void) {
     uint64_t policy;
@@ -153,6 +161,11 @@ static __device__ __forceinline__ void k_bulk_start(void *shared, const void *gl
                  " [%0], [%1], %2, [%3];" ::"r"((uint32_t)__cvta_generic_to_shared(shared)),
                  "l"(global), "r"(bytes), "r"((uint32_t)__cvta_generic_to_shared(word))
                  : "memory");
+}
+/* What others wrote, as far as this thread knows of it, comes before the bulk copies that it starts
+ * next: these read and write past the caches that other instructions go through. */
+static __device__ __forceinline__ void k_fence_bulk(void) {
+    asm volatile("fence.proxy.async;" ::: "memory");
 }
 /* threadIdx.x, asked anew: what is worked out from it is not kept in registers from elsewhere. */
 static __device__ __forceinline__ int32_t k_thread(void) {

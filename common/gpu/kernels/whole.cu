@@ -11,6 +11,7 @@
 #include "common/gpu/kernels/whole_multiply.cuh"
 
 #define NORM_THREADS 256 /* of a row, as in rows.cu */
+#define NORM_LINE 32     /* floats that are prefetched together */
 
 /* The embedding of the rows, one a block; and what every block needs of them: rotary angles, KV
  * slots, spans. */
@@ -38,6 +39,9 @@ static __device__ __forceinline__ void begin_rows(const struct whole_args &a,
         ((uint32_t *)&s.small->args)[i] = ((const uint32_t *)&a)[i];
     if (threadIdx.x == 0)
         find_spans(op, s.small);
+    if (threadIdx.x < WHOLE_WARPS)
+        s.small->ring[threadIdx.x] = s.small->pieces[threadIdx.x] =
+            s.small->handed[threadIdx.x] = 0;
 }
 
 /* A layer's description into its place of the two, by some threads. */
@@ -49,6 +53,12 @@ static __device__ __forceinline__ void bring_layer(const struct ft_op_whole &op,
             __ldg((const uint32_t *)(op.layers + layer) + thread);
     if (layer < op.n_layers && thread == COMPUTE - 1)
         begin_attention(op, layer, s.small->attention);
+    int32_t own = thread - COMPUTE / 2; /* norms, a line by a thread of all blocks */
+    int32_t line = ((int32_t)blockIdx.x + own * (int32_t)gridDim.x) * NORM_LINE;
+    if (layer < op.n_layers && own >= 0 && line < op.hidden) {
+        k_prefetch(op.layers[layer].attn_norm + line);
+        k_prefetch(op.layers[layer].mlp_norm + line);
+    }
 }
 static __device__ __forceinline__ const struct ft_whole_layer &layer_of(const struct shared &s,
                                                                         int32_t stage) {
@@ -112,6 +122,8 @@ static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op
                                                     const struct shared &s, int32_t stage,
                                                     const float *norm) {
     constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES), N = SETS_AHEAD(PASSES);
+    constexpr int SUMS = PASSES == 1 ? 4 : 16;
+    static_assert(GROUPS * ROWS * SETS <= SUMS, "a sum of each row and set");
     int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
     float sums[GROUPS][SETS][ROWS] = {};
 #pragma unroll 1
@@ -123,47 +135,42 @@ static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op
                 if (g * ROWS < op.n_rows)
                     stage_four<ROWS, N>(op, s, norm, from + i * COMPUTE * 4, g * ROWS,
                                         &sums[g][i]);
+    float all[SUMS] = {}; /* rows that are not there sum up to 0 */
 #pragma unroll
     for (int m = 0; m < GROUPS * ROWS; m++)
 #pragma unroll
         for (int i = 0; i < SETS; i++)
-            if (m < op.n_rows) {
-                float sum = k_warp_sum(sums[m / ROWS][i][m % ROWS]);
-                if (lane == 0)
-                    s.small->warp_sums[m][warp + i * WHOLE_WARPS] = sum;
-            }
+            all[m * SETS + i] = sums[m / ROWS][i][m % ROWS];
+    float sum = k_warp_sums(all);
+    int32_t m = lane / (32 / SUMS) / SETS, i = lane / (32 / SUMS) % SETS;
+    if (lane % (32 / SUMS) == 0 && m < op.n_rows)
+        s.squares[m][warp + i * WHOLE_WARPS] = sum;
     whole_staged(s.small, stage);
-    if (thread < op.n_rows) {
-        float sum = s.small->warp_sums[thread][0];
-        for (int w = 1; w < WARPS; w++)
-            sum = __fadd_rn(sum, s.small->warp_sums[thread][w]);
-        s.small->scales[thread] = k_norm_scale(sum, op.hidden, op.eps);
-    }
+    if (thread < op.n_rows)
+        s.small->scales[thread] = k_norm_scale_of<WARPS>(s.squares[thread], op.hidden, op.eps);
 }
 
 /* The picked rows, normalised in the order of rows.cu. */
 static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op,
                                                     const struct shared &s, int32_t stage) {
-    int32_t own = k_thread(), thread = own % NORM_THREADS;
-    for (int32_t first = 0; first < op.n_picks; first += COMPUTE / NORM_THREADS) {
-        int32_t m = first + own / NORM_THREADS;
-        bool is_there = m < op.n_picks;
-        const float *x = op.x + (is_there ? (int64_t)op.picks[m] * op.hidden : 0);
+    static_assert(COMPUTE == NORM_THREADS, "a row at a time");
+    int32_t thread = k_thread();
+    for (int32_t m = 0; m < op.n_picks; m++) {
+        const float *x = op.x + (int64_t)op.picks[m] * op.hidden;
         float sum = 0.0f;
-        for (int32_t i = thread; is_there && i < op.hidden; i += NORM_THREADS) {
+        for (int32_t i = thread; i < op.hidden; i += NORM_THREADS) {
             float a = __ldcg(x + i);
             sum = __fmaf_rn(a, a, sum);
         }
         sum = k_warp_sum(sum);
-        if (thread % 32 == 0 && is_there)
-            s.small->warp_sums[m][thread / 32] = sum;
-        block_sync();
-        if (!is_there)
-            continue;
-        sum = s.small->warp_sums[m][0];
-        for (int w = 1; w < NORM_THREADS / 32; w++)
-            sum = __fadd_rn(sum, s.small->warp_sums[m][w]);
-        float scale = k_norm_scale(sum, op.hidden, op.eps);
+        if (thread % 32 == 0)
+            s.squares[m][thread / 32] = sum;
+    }
+    k_turn_arrive(&s.small->is_squared);
+    k_turn_wait(&s.small->is_squared, 0);
+    for (int32_t m = 0; m < op.n_picks; m++) {
+        const float *x = op.x + (int64_t)op.picks[m] * op.hidden;
+        float scale = k_norm_scale_of<NORM_THREADS / 32>(s.squares[m], op.hidden, op.eps);
         for (int32_t i = thread * 4; i < op.hidden; i += NORM_THREADS * 4) {
             float4 v = __ldcg((const float4 *)(x + i)), w = __ldg((const float4 *)(op.norm + i));
             put_four(parts_at(s.x, op.n_picks, m, i),
@@ -179,7 +186,7 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
 /* The sum of an output over the ranges, with norm and bias. */
 static __device__ __forceinline__ float output(const float *from, int32_t n_rows,
                                                const float *scale, const float *bias) {
-    float sum = add_slices(from, n_rows * SUM_STRIDE);
+    float sum = add_slices(from, n_rows * TILE);
     if (scale != NULL)
         sum = __fmul_rn(sum, *scale);
     return bias == NULL ? sum : __fadd_rn(sum, *bias);
@@ -259,7 +266,7 @@ static __device__ __forceinline__ void finish(const struct whole_args &a, const 
         at = whole_qkv_at(op, item);
     const float *bias = op.has_biases ? bias_of(a, layer_of(s, stage), stage, item, at) : NULL;
     const float *scale = has_norm && is_there ? &s.small->scales[row] : NULL;
-    float y = is_there ? output(sums + row * SUM_STRIDE + out, n, scale, bias) : 0.0f;
+    float y = is_there ? output(sums + sum_at(row, out), n, scale, bias) : 0.0f;
     float other = __shfl_xor_sync(0xFFFFFFFFu, y, HALF);
     if (!is_there)
         return;
@@ -285,18 +292,13 @@ static __device__ __forceinline__ float load_before(const struct ft_op_whole &op
                            : 0.0f;
 }
 
-/* A warp's turns: of the ring, and of the sums that it hands in. */
-struct turns {
-    struct whole_turn ring, sums;
-};
-
 /* A tile's sums are added up by one warp, the warps taking turns, while the others go on. */
 template <int PASSES>
 static __device__ __forceinline__ void end_tile(const struct whole_args &a, const struct shared &s,
                                                 struct whole_turn &turn,
                                                 struct sums<PASSES> sums[SETS],
                                                 const struct tile_end &end) {
-    float *to = s.sums + turn.slot * WARPS * end.n_rows * SUM_STRIDE;
+    float *to = s.sums + turn.slot * WARPS * end.n_rows * TILE;
     k_turn_wait(&s.small->is_finished[turn.slot], turn.parity ^ 1);
     hand_in<PASSES>(sums, to, end.n_rows);
     k_fence_block();
@@ -309,7 +311,7 @@ static __device__ __forceinline__ void end_tile(const struct whole_args &a, cons
         k_sync_warp();
     }
     k_turn_arrive(&s.small->is_finished[turn.slot]);
-    whole_next(turn, HANDED);
+    whole_next(turn, a.at.n_handed);
 }
 
 static __device__ __forceinline__ const float *norm_of(const struct shared &s, int32_t stage,
@@ -317,40 +319,52 @@ static __device__ __forceinline__ const float *norm_of(const struct shared &s, i
     return kind == WHOLE_QKV ? layer_of(s, stage).attn_norm : layer_of(s, stage).mlp_norm;
 }
 
-/* This block's tiles of a matrix. What a norm stands before goes through shared memory; of the
- * others a block has few tiles, and x is read where it lies. */
+/* This block's tiles of a matrix. What a norm stands before is put into shared memory here; of the
+ * others a block has few tiles, and a thread of its own brings x, in pieces. */
 template <int PASSES>
 static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
-                                                  const struct shared &s, struct turns &turns,
-                                                  int32_t stage) {
+                                                  const struct shared &s, int32_t stage,
+                                                  int32_t rank) {
     const struct ft_op_whole &op = a.op;
     enum whole_kind kind = whole_kind_of(a, stage);
-    bool is_direct = kind == WHOLE_O || kind == WHOLE_DOWN;
+    bool is_direct = whole_is_direct(kind);
     int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_items = a.n_items[kind];
-    struct tile_end end = {stage, whole_first_item(a, stage), n_rows, k_thread() / 32 * 2, 0.0f};
-    struct x_parts x = {s.x, n_rows, a.n_in[kind] / CHUNK};
+    int32_t n_chunks = a.n_in[kind] / CHUNK;
+    struct tile_end end = {stage, rank, n_rows, k_thread() / 32 * 2, 0.0f};
     if (!is_direct)
         whole_await_read(s.small, stage);
     if (end.item >= n_items && !is_direct)
         whole_staged(s.small, stage); /* with nothing to stage */
     else if (kind == WHOLE_HEAD)
         stage_picked(op, s, stage);
-    else if (is_direct)
-        x.at = (const char *)(kind == WHOLE_O ? op.attended : op.gate);
-    else
+    else if (!is_direct)
         stage_normed<PASSES>(op, s, stage, norm_of(s, stage, kind));
+    struct whole_turn ring = whole_unpacked(s.small->ring[k_thread() / 32]);
+    struct whole_turn handed = whole_unpacked(s.small->handed[k_thread() / 32]);
     struct sums<PASSES> sums[SETS] = {};
 #pragma unroll 1
     for (; end.item < n_items; end.item += gridDim.x) {
         if (is_direct) {
+            struct whole_turn piece = whole_unpacked(s.small->pieces[k_thread() / 32]);
             end.before = load_before(op, end.item, end.first_row);
-            multiply_tile<PASSES, false>(a, s, turns.ring, x, sums);
+            multiply_tile<PASSES, true>(a, s, ring, piece, n_rows, n_chunks, sums);
+            k_sync_warp();
+            if (k_thread() % 32 == 0)
+                s.small->pieces[k_thread() / 32] = whole_packed(piece);
+            k_sync_warp();
         } else {
-            multiply_tile<PASSES, true>(a, s, turns.ring, {s.x, x.n_rows, x.n_chunks}, sums);
+            struct whole_turn none = {};
+            multiply_tile<PASSES, false>(a, s, ring, none, n_rows, n_chunks, sums);
         }
-        end_tile<PASSES>(a, s, turns.sums, sums, end);
+        end_tile<PASSES>(a, s, handed, sums, end);
         end.first_row = end.first_row == 0 ? (WHOLE_WARPS - 1) * 2 : end.first_row - 2;
     }
+    k_sync_warp();
+    if (k_thread() % 32 == 0) {
+        s.small->ring[k_thread() / 32] = whole_packed(ring);
+        s.small->handed[k_thread() / 32] = whole_packed(handed);
+    }
+    k_sync_warp();
     if (!is_direct)
         k_turn_arrive(&s.small->is_read);
 }
@@ -361,28 +375,29 @@ template <int Q, int PASSES>
 static __device__ __forceinline__ void run_layers(const struct whole_args &a,
                                                   const struct shared &s) {
     const struct ft_op_whole &op = a.op;
-    struct turns turns = {};
     bring_layer(op, s, 0);
     begin_rows(a, s);
     uint32_t n_passed = whole_arrive(op, 0);
-    whole_await(op, n_passed);
-    int32_t n_stages = op.n_layers * WHOLE_HEAD + 1;
+    whole_await(op, n_passed, NULL, 0);
+    int32_t n_stages = op.n_layers * WHOLE_HEAD + 1, rank = (int32_t)blockIdx.x;
     for (int32_t stage = 0; stage < n_stages; stage++) {
         enum whole_kind kind = whole_kind_of(a, stage);
         if (kind == WHOLE_O)
             bring_layer(op, s, stage / WHOLE_HEAD + 1);
-        run_matrix<PASSES>(a, s, turns, stage);
+        run_matrix<PASSES>(a, s, stage, rank);
         if (stage == n_stages - 1)
             break;
+        rank = whole_rank_after(a, kind, rank);
         n_passed = whole_arrive(op, n_passed);
         if (kind == WHOLE_QKV) {
             attend<Q>(a.at.small, n_passed);
             n_passed = whole_arrive(op, n_passed);
-            whole_await(op, n_passed);
+            whole_await(op, n_passed, NULL, 0);
             merge_all(a.at.small);
             n_passed = whole_arrive(op, n_passed);
         }
-        whole_await(op, n_passed);
+        bool is_direct_next = whole_is_direct(whole_kind_of(a, stage + 1));
+        whole_await(op, n_passed, is_direct_next ? s.small : NULL, stage + 1);
     }
 }
 
@@ -398,17 +413,26 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
             k_turn_setup(&s.small->is_full[i], 1);
             k_turn_setup(&s.small->is_free[i], WHOLE_WARPS);
         }
-        for (int32_t i = 0; i < HANDED; i++) {
+        for (int32_t i = 0; i < a.at.n_pieces; i++) {
+            k_turn_setup(&s.small->has_piece[i], 1);
+            k_turn_setup(&s.small->is_piece_free[i], WHOLE_WARPS);
+        }
+        k_turn_setup(&s.small->is_open, 1);
+        k_turn_setup(&s.small->is_entered, 1);
+        for (int32_t i = 0; i < a.at.n_handed; i++) {
             k_turn_setup(&s.small->is_handed[i], COMPUTE);
             k_turn_setup(&s.small->is_finished[i], COMPUTE);
         }
         k_turn_setup(&s.small->is_known, 1);
         k_turn_setup(&s.small->is_staged, COMPUTE);
         k_turn_setup(&s.small->is_read, COMPUTE);
+        k_turn_setup(&s.small->is_squared, COMPUTE);
     }
     __syncthreads();
     if (threadIdx.x == COMPUTE)
         whole_fetch_all(a, s);
+    if (threadIdx.x == COMPUTE + 32)
+        whole_fetch_x(a, s);
     if (threadIdx.x >= COMPUTE)
         return;
     k_wait();
@@ -468,33 +492,49 @@ static int32_t tiles_of(const struct ft_op_whole *op) {
 static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
                             struct whole_layout *at) {
     int64_t n_units = (int64_t)k_ceil_div(op->len_max, SEGMENT) * op->n_spans * op->n_kv_heads;
+    int64_t row_floats = (int64_t)op->n_rows * (int64_t)sizeof(float);
     int64_t tile_bytes = version_of(op)->tile_bytes;
     int32_t head_bytes = (int32_t)(ft_kv_head_floats(op->head_dim) * (int64_t)sizeof(float));
     int32_t n_tiles = tiles_of(op);
     at->small = 0;
-    at->angles = rounded(sizeof(struct small));
-    at->sums = at->angles + rounded((int64_t)op->n_rows * op->head_dim * (int64_t)sizeof(float));
-    at->x = at->sums +
-            rounded(HANDED * WARPS * op->n_rows * SUM_STRIDE * (int64_t)sizeof(float));
-    at->kv = at->sums;
+    at->squares = (int32_t)sizeof(struct small);
+    at->angles = at->squares + (int32_t)(WARPS * row_floats);
+    at->sums = at->angles + (int32_t)(op->head_dim * row_floats);
+    at->x = rounded(at->sums + at->n_handed * WARPS * TILE * row_floats);
+    at->kv = rounded(at->sums);
     at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
     at->n_kv = n_units > n_processors ? 2 : 1;
     at->tiles = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
+    int64_t piece_bytes = (int64_t)op->n_rows * PIECE_ROW_BYTES;
     int64_t x_bytes = (int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES;
+    x_bytes = x_bytes < PIECES_MIN * piece_bytes ? PIECES_MIN * piece_bytes : x_bytes;
+    at->n_pieces = (int32_t)(x_bytes / piece_bytes);
+    if (at->n_pieces > PIECES_MAX)
+        at->n_pieces = PIECES_MAX;
     int32_t x_end = at->x + rounded(x_bytes);
     int32_t tiles_end = at->tiles + rounded(tile_bytes * (n_tiles < TEAMS ? n_tiles : TEAMS));
     return x_end > tiles_end ? x_end : tiles_end;
 }
 
-/* false: no room. */
+/* As many slots as there is room for, then as many sums. false: no room. */
 static bool lay_out_all(const struct ft_op_whole *op, int32_t n_processors,
                         struct whole_layout *at) {
-    int32_t n_slots = (SHARED_WHOLE - lay_out_rows(op, n_processors, at)) / SLOT_BYTES;
+    int32_t n_slots = 0, n_handed = 0;
+    for (at->n_handed = HANDED_MAX; at->n_handed > 0; at->n_handed /= 2) {
+        int32_t n = (SHARED_WHOLE - lay_out_rows(op, n_processors, at)) / SLOT_BYTES;
+        if (n > n_slots) {
+            n_slots = n;
+            n_handed = at->n_handed;
+        }
+    }
     if (n_slots < SLOTS_MIN)
         return false;
+    at->n_handed = n_handed;
+    lay_out_rows(op, n_processors, at);
     at->n_slots = n_slots < SLOTS_MAX ? n_slots : SLOTS_MAX;
     int32_t ring = at->n_slots * SLOT_BYTES;
     at->small += ring;
+    at->squares += ring;
     at->angles += ring;
     at->sums += ring;
     at->x += ring;
@@ -514,10 +554,8 @@ static struct whole_args args_for(const struct k_target *on, const struct ft_op_
     a.n_items[WHOLE_O] = a.n_items[WHOLE_DOWN] = op->hidden / TILE;
     a.n_items[WHOLE_GATE_UP] = op->intermediate / HALF;
     a.n_items[WHOLE_HEAD] = op->n_picks > 0 ? (int32_t)k_ceil_div(op->vocab, TILE) : 0;
-    for (int kind = 0; kind < WHOLE_HEAD; kind++) {
-        a.before[kind] = a.layer_items;
-        a.layer_items += a.n_items[kind];
-    }
+    for (int kind = 0; kind < WHOLE_KINDS; kind++)
+        a.n_more[kind] = a.n_items[kind] % on->n_processors;
     a.partial = on->scratch;
     return a;
 }

@@ -17,17 +17,21 @@ enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHO
 #define SLOT_CHUNKS (K_BOX_COLUMNS / CHUNK) /* two of each set */
 #define SLOT_BYTES (2 * K_BOX_BYTES)        /* of both halves of a tile */
 /* Warps that compute, each with the columns that two warps of linear.cu have: fewer warps may keep
- * more in registers. One more fetches weights. */
+ * more in registers. Two more fetch weights, and x of o and down. */
 #define SETS 2
 #define WHOLE_WARPS (WARPS / SETS)
 #define COMPUTE (32 * WHOLE_WARPS)
-#define WHOLE_THREADS (COMPUTE + 32)
-#define HANDED 4 /* tiles whose sums wait to be finished */
+#define WHOLE_THREADS (COMPUTE + 2 * 32)
+/* A piece of x: the columns of a slot, of all rows. */
+#define PIECE_ROW_BYTES (SLOT_CHUNKS * ORDERS * COLUMN_BYTES)
+#define PIECES_MIN 2
+#define PIECES_MAX 3
+#define HANDED_MAX 4 /* tiles whose sums wait to be finished */
 
 /* Shared memory, in bytes from its begin on: slots of a ring first. */
 struct whole_layout {
-    int32_t n_slots;
-    int32_t small, angles, sums, x;
+    int32_t n_slots, n_pieces, n_handed;
+    int32_t small, squares, angles, sums, x;
     /* For attention, where sums and x are at other times: [n_kv][BLOCKS] of kv_block_bytes, two
      * segments where a block may have more than one unit; [TEAMS] of struct tile. */
     int32_t kv, kv_block_bytes, n_kv, tiles;
@@ -37,11 +41,10 @@ struct whole_args {
     struct ft_op_whole op;
     struct whole_layout at;
     int32_t n_in[WHOLE_KINDS];
-    int32_t n_items[WHOLE_KINDS]; /* tiles of 16 outputs, of every block */
-    int32_t before[WHOLE_KINDS];  /* items of the layer's matrices before this one */
-    int32_t layer_items;
-    float *partial;  /* see struct partials */
-    uint32_t none;   /* 0, see k_turn_arrive_read */
+    int32_t n_items[WHOLE_KINDS]; /* tiles of 16 outputs, of all blocks */
+    int32_t n_more[WHOLE_KINDS];  /* blocks that have one more than others */
+    float *partial;               /* see struct partials */
+    uint32_t none;                /* 0, see k_turn_arrive_read */
 };
 
 /* ---- shared memory */
@@ -49,13 +52,21 @@ struct whole_args {
 #define DIM_WHOLE 128 /* largest head */
 #define TEAMS (COMPUTE / TEAM)
 #define SHARED_WHOLE (227 * 1024)
-#define SLOTS_MAX 16
+#define SLOTS_MAX 8
 
 /* Which of the slots, or of the sums, and the parity of its turn. */
 struct whole_turn {
     int32_t slot;
     uint32_t parity;
 };
+/* Turns wait in shared memory between tiles or stages: what is kept in registers elsewhere is spilled,
+ * and comes back from the second-level cache. */
+static __device__ __forceinline__ uint8_t whole_packed(const struct whole_turn &turn) {
+    return (uint8_t)(turn.slot * 2 | (int32_t)turn.parity);
+}
+static __device__ __forceinline__ struct whole_turn whole_unpacked(uint8_t packed) {
+    return {packed / 2, packed % 2u};
+}
 /* A tile is eight outputs and eight others, so that both halves of a rotated pair, or gate and up,
  * meet in a warp: which matrix each half is of, and its first row there. */
 struct whole_halves {
@@ -63,37 +74,55 @@ struct whole_halves {
 };
 /* What is fetched next, by one thread. */
 struct whole_cursor {
-    int32_t stage, item, column, n_in;
+    int32_t stage, rank, item, column, n_in;
     struct whole_halves at;
     struct whole_turn turn;
 };
 
 struct small {
-    uint64_t is_full[SLOTS_MAX], is_free[SLOTS_MAX];   /* turns of slots */
-    uint64_t is_handed[HANDED], is_finished[HANDED]; /* turns of sums */
-    float warp_sums[GROUP][WARPS], scales[GROUP];
+    uint64_t is_full[SLOTS_MAX], is_free[SLOTS_MAX];           /* turns of slots */
+    uint64_t has_piece[PIECES_MAX], is_piece_free[PIECES_MAX]; /* turns of pieces of x */
+    uint64_t is_handed[HANDED_MAX], is_finished[HANDED_MAX];   /* turns of sums */
+    /* Turns of o and down: what they are multiplied with is known; and the thread that fetches it
+     * has seen so, that it may miss none. */
+    uint64_t is_open, is_entered;
+    float scales[GROUP];
     struct ft_span spans[FT_WHOLE_ROWS_MAX];
     struct ft_whole_layer layers[2]; /* that of an even number, and the other */
     struct ft_op_attention attention; /* of the layer in hand */
     int32_t slots[FT_WHOLE_ROWS_MAX], positions[FT_WHOLE_ROWS_MAX];
     uint64_t is_known;
     uint64_t is_staged, is_read; /* turns of x, see whole_staged */
+    uint64_t is_squared;         /* what the head's rows are scaled with is known */
     uint32_t is_whole;
+    /* Whose turn it is for each warp, packed: of slots, of pieces, of sums. */
+    uint8_t ring[WHOLE_WARPS], pieces[WHOLE_WARPS], handed[WHOLE_WARPS];
     struct whole_args args; /* for functions that are not inlined: near, unlike a parameter */
 };
 
 struct shared {
-    char *ring;    /* [n_slots][SLOT_BYTES] */
-    float *angles; /* [n_rows][head_dim]: cosines, then sines */
-    float *sums;   /* [HANDED][WARPS][n_rows][SUM_STRIDE], of tiles in turn */
-    char *x;       /* in parts, see parts_at */
+    char *ring;              /* [n_slots][SLOT_BYTES] */
+    float (*squares)[WARPS]; /* [n_rows], of the warps that stage x */
+    float *angles;           /* [n_rows][head_dim]: cosines, then sines */
+    float *sums;             /* [n_handed][WARPS][n_rows][TILE], of tiles in turn, see sum_at */
+    char *x;                 /* in parts, see parts_at; of o and down [n_pieces] in turn */
     struct small *small;
 };
 
 static __device__ __forceinline__ struct shared lay_out(char *memory,
                                                         const struct whole_layout &at) {
-    return {memory, (float *)(memory + at.angles), (float *)(memory + at.sums), memory + at.x,
+    return {memory,
+            (float(*)[WARPS])(memory + at.squares),
+            (float *)(memory + at.angles),
+            (float *)(memory + at.sums),
+            memory + at.x,
             (struct small *)(memory + at.small)};
+}
+
+/* Where a row's output lies in sums: every other pair of rows begins with the other half, so that
+ * what a warp hands in lies in different banks. */
+static __device__ __forceinline__ int32_t sum_at(int32_t row, int32_t out) {
+    return row * TILE + (out ^ (row & 2) * (HALF / 2));
 }
 
 /* A barrier of the threads that compute. */
@@ -181,14 +210,31 @@ static __device__ __forceinline__ struct whole_halves whole_item(const struct wh
     return {{map, map}, {row, row + HALF}};
 }
 
-/* The first item of this block in a stage: blocks that had one more before have one less next. */
-static __device__ __forceinline__ int32_t whole_first_item(const struct whole_args &a,
+/* A block's place among all, from which on every gridDim.x-th item is its: in order in the first
+ * stage; those that have more than others come behind them in the next. */
+static __device__ __forceinline__ int32_t whole_rank_after(const struct whole_args &a,
+                                                           enum whole_kind kind, int32_t rank) {
+    rank -= a.n_more[kind];
+    return rank < 0 ? rank + (int32_t)gridDim.x : rank;
+}
+
+/* The maps of a stage, so that what is fetched first need not wait for them too. */
+static __device__ __forceinline__ void whole_prefetch_maps(const struct whole_args &a,
                                                            int32_t stage) {
-    int32_t n = (int32_t)gridDim.x;
-    int64_t before =
-        (int64_t)(stage / WHOLE_HEAD) * a.layer_items + a.before[whole_kind_of(a, stage)];
-    int32_t first = (int32_t)blockIdx.x - (int32_t)(before % n);
-    return first < 0 ? first + n : first;
+    enum whole_kind kind = whole_kind_of(a, stage);
+    const struct ft_whole_map *maps = a.op.maps + stage / WHOLE_HEAD * FT_WHOLE_MATRICES;
+    if (kind == WHOLE_HEAD) {
+        k_prefetch_map(maps);
+    } else if (kind == WHOLE_QKV) {
+        k_prefetch_map(maps + FT_WHOLE_Q);
+        k_prefetch_map(maps + FT_WHOLE_K);
+        k_prefetch_map(maps + FT_WHOLE_V);
+    } else if (kind == WHOLE_GATE_UP) {
+        k_prefetch_map(maps + FT_WHOLE_GATE);
+        k_prefetch_map(maps + FT_WHOLE_UP);
+    } else {
+        k_prefetch_map(maps + (kind == WHOLE_O ? FT_WHOLE_O : FT_WHOLE_DOWN));
+    }
 }
 
 static __device__ __forceinline__ void whole_next(struct whole_turn &turn, int32_t n) {
@@ -203,8 +249,10 @@ static __device__ __forceinline__ bool whole_settle(const struct whole_args &a,
                                                     struct whole_cursor &c) {
     int32_t last = a.op.n_layers * WHOLE_HEAD;
     while (c.stage <= last && c.item >= a.n_items[whole_kind_of(a, c.stage)]) {
-        c.stage++;
-        c.item = whole_first_item(a, c.stage);
+        c.rank = whole_rank_after(a, whole_kind_of(a, c.stage++), c.rank);
+        c.item = c.rank;
+        if (c.stage < last)
+            whole_prefetch_maps(a, c.stage + 1);
     }
     if (c.stage > last)
         return false;
@@ -238,7 +286,8 @@ static __device__ __forceinline__ void whole_fetch_all(const struct whole_args &
                                                        const struct shared &s) {
     struct whole_cursor c = {};
     uint64_t policy = k_policy_once();
-    c.item = whole_first_item(a, 0);
+    c.item = c.rank = (int32_t)blockIdx.x;
+    whole_prefetch_maps(a, 1);
     bool is_more = whole_settle(a, c);
     while (is_more && c.turn.parity == 0)
         is_more = whole_fetch(a, s, policy, c);
@@ -251,6 +300,53 @@ static __device__ __forceinline__ void whole_fetch_all(const struct whole_args &
     while (is_more) {
         k_turn_wait(&s.small->is_free[c.turn.slot], c.turn.parity ^ 1);
         is_more = whole_fetch(a, s, policy, c);
+    }
+}
+
+/* ---- the way of x of o and down */
+
+static __device__ __forceinline__ bool whole_is_direct(enum whole_kind kind) {
+    return kind == WHOLE_O || kind == WHOLE_DOWN;
+}
+
+/* All pieces of x for a tile, into places in turn. Rows in parts lie in global memory as they do in
+ * shared memory: a piece is one copy. */
+static __device__ __forceinline__ void whole_fetch_pieces(const struct whole_args &a,
+                                                          const struct shared &s, const char *x,
+                                                          int32_t n_chunks,
+                                                          struct whole_turn &turn) {
+    int32_t chunk_bytes = a.op.n_rows * ORDERS * COLUMN_BYTES;
+    for (int32_t at = 0; at < n_chunks; at += SLOT_CHUNKS) {
+        uint64_t *word = &s.small->has_piece[turn.slot];
+        uint32_t bytes = (uint32_t)(min(n_chunks - at, SLOT_CHUNKS) * chunk_bytes);
+        k_turn_wait(&s.small->is_piece_free[turn.slot], turn.parity ^ 1);
+        k_turn_expect(word, bytes);
+        k_bulk_start(s.x + turn.slot * SLOT_CHUNKS * chunk_bytes, x + (int64_t)at * chunk_bytes,
+                     bytes, word);
+        whole_next(turn, a.at.n_pieces);
+    }
+}
+
+/* By a thread of its own, when blocks have written what o or down is multiplied with. */
+static __device__ __forceinline__ void whole_fetch_x(const struct whole_args &a,
+                                                     const struct shared &s) {
+    struct whole_turn turn = {};
+    int32_t rank = (int32_t)blockIdx.x;
+    k_turn_wait(&s.small->is_known, 0);
+    if (!s.small->is_whole)
+        return;
+    for (int32_t stage = 0; stage < a.op.n_layers * WHOLE_HEAD; stage++) {
+        enum whole_kind kind = whole_kind_of(a, stage);
+        int32_t end = whole_is_direct(kind) ? a.n_items[kind] : 0;
+        const char *x = (const char *)(kind == WHOLE_O ? a.op.attended : a.op.gate);
+        if (whole_is_direct(kind)) {
+            k_turn_wait(&s.small->is_open, (uint32_t)stage / 2 % 2);
+            k_turn_arrive(&s.small->is_entered);
+            k_fence_bulk();
+        }
+        for (int32_t item = rank; item < end; item += (int32_t)gridDim.x)
+            whole_fetch_pieces(a, s, x, a.n_in[kind] / CHUNK, turn);
+        rank = whole_rank_after(a, kind, rank);
     }
 }
 
@@ -310,11 +406,16 @@ static __device__ __forceinline__ uint32_t whole_arrive(const struct ft_op_whole
     }
     return n_passed;
 }
-static __device__ __forceinline__ void whole_await(const struct ft_op_whole &op,
-                                                   uint32_t n_passed) {
+/* opened: NULL, or where the thread that fetches x waits for the next stage, o or down. */
+static __device__ __forceinline__ void whole_await(const struct ft_op_whole &op, uint32_t n_passed,
+                                                   struct small *opened, int32_t next) {
     if (threadIdx.x == 0) {
         while (k_ask(&op.state->arrived) < n_passed)
             k_relax();
+        if (opened != NULL) {
+            k_turn_wait(&opened->is_entered, ((uint32_t)next / 2 % 2) ^ 1);
+            k_turn_arrive(&opened->is_open);
+        }
         whole_mark(op, n_passed, 1);
     }
     block_sync();

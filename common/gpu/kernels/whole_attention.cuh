@@ -11,6 +11,7 @@
 struct unit {
     struct ft_span span; /* no rows: there is no such unit */
     int32_t kv_head, segment;
+    const float4 *blocks[BLOCKS]; /* its KV; NULL: behind the last position */
 };
 
 /* Spans from the pieces that they are cut in, by one thread. */
@@ -26,6 +27,21 @@ static __device__ __forceinline__ void find_spans(const struct ft_op_whole &op,
     }
 }
 
+static __device__ __forceinline__ void find_blocks(const struct ft_op_attention &op,
+                                                   struct unit &unit) {
+    int32_t last = unit.span.position + unit.span.n_rows - 1;
+#pragma unroll
+    for (int32_t i = 0; i < BLOCKS; i++) {
+        int32_t block = unit.segment * BLOCKS + i;
+        if (block * FT_OPS_KV_BLOCK <= last)
+            unit.blocks[i] =
+                (const float4 *)(op.kv.base +
+                                 op.blocks[unit.span.table + block] *
+                                     ft_kv_block_floats(op.kv.n_heads, op.kv.head_dim) +
+                                 unit.kv_head * ft_kv_head_floats(op.kv.head_dim));
+    }
+}
+
 static __device__ __forceinline__ struct unit
 unit_at(const struct ft_op_attention &op, const struct small *small, int32_t n_spans, int32_t u) {
     struct unit unit = {};
@@ -37,6 +53,7 @@ unit_at(const struct ft_op_attention &op, const struct small *small, int32_t n_s
             unit.span = span;
             unit.kv_head = u / n;
             unit.segment = first + u % n;
+            find_blocks(op, unit);
             return unit;
         }
         u -= n * op.kv.n_heads;
@@ -45,8 +62,7 @@ unit_at(const struct ft_op_attention &op, const struct small *small, int32_t n_s
 }
 
 /* What attention in a layer is of, by one thread. */
-static __device__ __forceinline__ void begin_attention(const struct ft_op_whole &op,
-                                                       int32_t layer,
+static __device__ __forceinline__ void begin_attention(const struct ft_op_whole &op, int32_t layer,
                                                        struct ft_op_attention &of) {
     of.q = op.q;
     of.n_heads = op.n_heads;
@@ -63,17 +79,12 @@ static __device__ __forceinline__ void start_kv(const struct whole_args &a,
                                                 const struct ft_op_attention &op,
                                                 const struct unit &unit, char *kv, bool is_new) {
     int32_t n = (int32_t)ft_kv_head_floats(op.kv.head_dim) / 4;
-    int32_t last = unit.span.position + unit.span.n_rows - 1;
 #pragma unroll 1
     for (int32_t i = 0; i < BLOCKS; i++) {
-        int32_t block = unit.segment * BLOCKS + i, first = block * FT_OPS_KV_BLOCK;
-        if (first > last || (first + FT_OPS_KV_BLOCK > unit.span.position) != is_new)
+        const float4 *from = i == 0 ? unit.blocks[0] : unit.blocks[BLOCKS - 1];
+        int32_t end = (unit.segment * BLOCKS + i + 1) * FT_OPS_KV_BLOCK;
+        if (from == NULL || (end > unit.span.position) != is_new)
             continue;
-        const float4 *from =
-            (const float4 *)(op.kv.base +
-                             op.blocks[unit.span.table + block] *
-                                 ft_kv_block_floats(op.kv.n_heads, op.kv.head_dim) +
-                             unit.kv_head * ft_kv_head_floats(op.kv.head_dim));
         float4 *to = (float4 *)(kv + i * a.at.kv_block_bytes);
 #pragma unroll 2
         for (int32_t j = threadIdx.x; j < n; j += COMPUTE)
@@ -86,6 +97,9 @@ struct partials {
     float *at;
     int32_t dim, n_queries;
 };
+static __device__ __forceinline__ struct partials partials_of(const struct whole_args &a) {
+    return {a.partial, a.op.head_dim, a.op.n_rows * a.op.n_heads};
+}
 #define PARTIAL_PAD 4
 static __device__ __forceinline__ float *partial_of(const struct partials &p, int32_t segment,
                                                     int32_t query) {
@@ -95,12 +109,9 @@ static __device__ __forceinline__ float *partial_of(const struct partials &p, in
 /* What some segments of a query are scaled with, as merge has it, a segment by a lane; the sum by
  * all of them. */
 #define SCALED 32
-static __device__ __forceinline__ struct softmax scale_segments(const struct partials &p,
-                                                                struct softmax state,
-                                                                int32_t query, int32_t first,
-                                                                int32_t n,
-                                                                float factors[SCALED][2],
-                                                                float sums[SCALED]) {
+static __device__ __forceinline__ struct softmax
+scale_segments(const struct partials &p, struct softmax state, int32_t query, int32_t first,
+               int32_t n, float factors[SCALED][2], float sums[SCALED]) {
     int32_t lane = threadIdx.x % 32;
     const float *from = partial_of(p, first + min(lane, n - 1), query) + p.dim;
     float own = __ldcg(from), sum = __ldcg(from + 1), max = own;
@@ -158,7 +169,7 @@ static __device__ __noinline__ void merge_all(int32_t small_at) {
     const struct small *small = (const struct small *)(memory + small_at);
     const struct whole_args &a = small->args;
     const struct ft_op_whole &op = a.op;
-    struct partials p = {a.partial, op.head_dim, op.n_rows * op.n_heads};
+    struct partials p = partials_of(a);
     int32_t warp = (int32_t)threadIdx.x / 32, d = (int32_t)threadIdx.x % 32 * 4;
     float *scratch = (float *)(memory + a.at.tiles) + warp * 3 * SCALED; /* of this warp */
     float(*factors)[2] = (float(*)[2])scratch;
@@ -193,45 +204,52 @@ static __device__ __noinline__ void merge_all(int32_t small_at) {
     }
 }
 
-/* q of a tile's queries, and what they see. */
+/* A tile's queries and what they see, which no stage of the step changes. */
 template <int Q>
-static __device__ __forceinline__ void load_queries(const struct ft_op_attention &op,
-                                                    const struct unit &unit, int32_t first,
-                                                    const struct partials &p,
-                                                    struct tile<Q, DIM_WHOLE> &t) {
+static __device__ __forceinline__ void
+find_queries(const struct ft_op_attention &op, const struct unit &unit, int32_t first,
+             const struct partials &p, struct tile<Q, DIM_WHOLE> &t) {
     int32_t group = op.n_heads / op.kv.n_heads, own = (int32_t)team_thread<false>();
-    int32_t n_vectors = p.dim / 4, head = unit.kv_head * group, base = unit.segment * SEGMENT;
+    int32_t base = unit.segment * SEGMENT;
     if (own < Q) {
         int32_t row = (first + own) / group, high = unit.span.position + row;
         bool is_there = row < unit.span.n_rows;
         int32_t low = is_there ? lowest(op, high) : 0;
-        int32_t query = (unit.span.row + row) * op.n_heads + head + (first + own) % group;
+        int32_t query =
+            (unit.span.row + row) * op.n_heads + unit.kv_head * group + (first + own) % group;
         t.high[own] = is_there ? high : -1;
         t.low[own] = low;
+        t.at[own] = query;
         t.to[own] = is_there && low < base + SEGMENT && high >= base
                         ? (unit.segment * p.n_queries + query) * (p.dim + PARTIAL_PAD)
                         : -1;
     }
-#pragma unroll 2
-    for (int32_t i = own; i < Q * n_vectors; i += TEAM) {
-        int32_t query = i / n_vectors, row = (first + query) / group;
-        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (row < unit.span.n_rows)
-            v = __ldcg((const float4 *)(op.q + (int64_t)((unit.span.row + row) * op.n_heads +
-                                                         head + (first + query) % group) *
-                                                   p.dim) +
-                       i % n_vectors);
-        *(float4 *)&t.q[query][i % n_vectors * 4] = v;
+    if (own == 0)
+        find_common(op, unit.span, first, group, t);
+}
+
+/* q of a tile's queries, a query by a warp at a time. */
+template <int Q>
+static __device__ __forceinline__ void load_queries(const struct ft_op_attention &op,
+                                                    const struct partials &p,
+                                                    struct tile<Q, DIM_WHOLE> &t) {
+    int32_t own = (int32_t)team_thread<false>(), d = own % 32 * 4;
+#pragma unroll
+    for (int k = 0; k < Q / TEAM_WARPS; k++) {
+        int32_t query = own / 32 + k * TEAM_WARPS;
+        if (d < p.dim)
+            *(float4 *)&t.q[query][d] =
+                t.high[query] >= 0 ? __ldcg((const float4 *)(op.q + t.at[query] * p.dim + d))
+                                   : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
     team_sync<false>();
 }
 
 /* A segment for a tile of queries, by a team. */
 template <int Q>
-static __device__ __forceinline__ void attend_tile(const struct partials &p, float scale,
-                                                   struct tile<Q, DIM_WHOLE> &t,
-                                                   const struct source &s, int32_t base,
-                                                   int32_t last) {
+static __device__ __forceinline__ void
+attend_tile(const struct partials &p, float scale, struct tile<Q, DIM_WHOLE> &t,
+            const struct source &s, int32_t base, int32_t last) {
     int32_t dim = p.dim, width = dim > 64 ? TEAM : dim > 32 ? 64 : 32;
     int32_t own = (int32_t)team_thread<false>();
     float values[Q][1];
@@ -252,50 +270,61 @@ static __device__ __forceinline__ void attend_tile(const struct partials &p, flo
     }
 }
 
-/* A tile's first and last segment. */
-struct stretch {
-    int32_t first, last;
-};
-static __device__ __forceinline__ struct stretch
-stretch_of(const struct ft_op_attention &op, const struct unit &unit, int32_t first, int32_t n) {
-    int32_t group = op.n_heads / op.kv.n_heads;
-    return {lowest(op, unit.span.position + first / group) / SEGMENT,
-            (unit.span.position + (first + n - 1) / group) / SEGMENT};
+static __device__ __forceinline__ int32_t queries_in(const struct ft_op_attention &op,
+                                                     const struct unit &unit) {
+    return unit.span.n_rows * (op.n_heads / op.kv.n_heads);
 }
 
-/* A unit whose old KV is on its way; that of the next one goes on its way, beside it. */
 template <int Q>
-static __device__ __forceinline__ void
-attend_unit(const struct whole_args &a, const struct unit &unit, int32_t kv_at,
-            const struct unit &next, int32_t next_at) {
+static __device__ __forceinline__ struct tile<Q, DIM_WHOLE> *
+tile_of_team(const struct whole_args &a, char *memory) {
+    return (struct tile<Q, DIM_WHOLE> *)(memory + a.at.tiles) + threadIdx.x / TEAM;
+}
+
+/* The team's first tile of a unit. */
+template <int Q>
+static __device__ __forceinline__ void find_first(const struct whole_args &a, char *memory,
+                                                  const struct unit &unit) {
+    const struct ft_op_attention &op = ((struct small *)(memory + a.at.small))->attention;
+    int32_t first = (int32_t)threadIdx.x / TEAM * Q;
+    if (first < queries_in(op, unit))
+        find_queries<Q>(op, unit, first, partials_of(a), *tile_of_team<Q>(a, memory));
+}
+
+/* A unit whose old KV is on its way, and whose first tiles are known; KV of the next one goes on
+ * its way, beside it. */
+template <int Q>
+static __device__ __forceinline__ void attend_unit(const struct whole_args &a,
+                                                   const struct unit &unit, int32_t kv_at,
+                                                   const struct unit &next, int32_t next_at) {
     K_SHARED_MEMORY(char, memory); /* said here, so that it is known to be shared */
     char *kv = memory + kv_at;
     struct small *small = (struct small *)(memory + a.at.small);
     const struct ft_op_attention &op = small->attention;
     int32_t team = threadIdx.x / TEAM, base = unit.segment * SEGMENT;
-    int32_t n = unit.span.n_rows * (op.n_heads / op.kv.n_heads);
-    struct tile<Q, DIM_WHOLE> &t = ((struct tile<Q, DIM_WHOLE> *)(memory + a.at.tiles))[team];
-    struct partials p = {a.partial, op.kv.head_dim, op.n_rows * op.n_heads};
+    int32_t n = queries_in(op, unit);
+    struct tile<Q, DIM_WHOLE> &t = *tile_of_team<Q>(a, memory);
+    struct partials p = partials_of(a);
     start_kv(a, op, unit, kv, true);
     if (team * Q < n)
-        load_queries<Q>(op, unit, team * Q, p, t);
+        load_queries<Q>(op, p, t);
     k_fetch_wait();
     block_sync();
     if (next.span.n_rows > 0) /* then there is room for two */
         start_kv(a, op, next, memory + next_at, false);
 #pragma unroll 1
     for (int32_t first = team * Q; first < n; first += TEAMS * Q) {
-        struct stretch seen = stretch_of(op, unit, first, min(Q, n - first));
-        if (unit.segment < seen.first || unit.segment > seen.last)
-            continue;
-        if (first != team * Q)
-            load_queries<Q>(op, unit, first, p, t);
-        struct source source = {NULL,
-                                0,
-                                (int32_t)ft_kv_padded_dim(op.kv.head_dim),
-                                NULL,
-                                {(const float *)kv,
-                                 (const float *)(kv + (BLOCKS - 1) * a.at.kv_block_bytes)}};
+        if (first != team * Q) {
+            find_queries<Q>(op, unit, first, p, t);
+            team_sync<false>();
+            load_queries<Q>(op, p, t);
+        }
+        struct source source = {
+            NULL,
+            0,
+            (int32_t)ft_kv_padded_dim(op.kv.head_dim),
+            NULL,
+            {(const float *)kv, (const float *)(kv + (BLOCKS - 1) * a.at.kv_block_bytes)}};
         attend_tile<Q>(p, op.scale, t, source, base,
                        min(unit.span.position + unit.span.n_rows - 1, base + SEGMENT - 1));
         team_sync<false>(); /* the tile's memory is written anew */
@@ -305,26 +334,35 @@ attend_unit(const struct whole_args &a, const struct unit &unit, int32_t kv_at,
 
 /* All units of this block. Begins between the halves of the barrier behind q, k and v: KV that is
  * older than the step need not wait. Apart from the rest, whose registers it would take. */
-template <int Q>
-static __device__ __noinline__ void attend(int32_t small_at, uint32_t n_passed) {
+template <int Q> static __device__ __noinline__ void attend(int32_t small_at, uint32_t n_passed) {
     K_SHARED_MEMORY(char, memory);
     struct small *small = (struct small *)(memory + small_at);
     const struct whole_args &a = small->args;
-    int32_t u = (int32_t)blockIdx.x;
+    int32_t u = (int32_t)blockIdx.x, n_blocks = (int32_t)gridDim.x;
     struct unit unit = unit_at(small->attention, small, a.op.n_spans, u);
+    bool has_next = unit_at(small->attention, small, a.op.n_spans, u + n_blocks).span.n_rows > 0;
     int32_t at = a.at.kv, next_at = at + (a.at.n_kv - 1) * BLOCKS * a.at.kv_block_bytes;
-    if (unit.span.n_rows > 0)
+    if (unit.span.n_rows > 0) {
         start_kv(a, small->attention, unit, memory + at, false);
-    whole_await(a.op, n_passed);
+        find_first<Q>(a, memory, unit);
+    }
+    whole_await(a.op, n_passed, NULL, 0);
 #pragma unroll 1
     while (unit.span.n_rows > 0) {
-        u += (int32_t)gridDim.x;
-        struct unit next = unit_at(small->attention, small, a.op.n_spans, u);
+        struct unit next = {};
+        if (has_next)
+            next = unit_at(small->attention, small, a.op.n_spans, u + n_blocks);
         attend_unit<Q>(a, unit, at, next, next_at);
+        unit = next;
+        if (!has_next)
+            break;
+        find_first<Q>(a, memory, unit);
+        team_sync<false>();
         int32_t free_at = at;
         at = next_at;
         next_at = free_at;
-        unit = next;
+        u += n_blocks;
+        has_next = unit_at(small->attention, small, a.op.n_spans, u + n_blocks).span.n_rows > 0;
     }
 }
 

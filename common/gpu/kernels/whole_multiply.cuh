@@ -57,64 +57,66 @@ static __device__ __forceinline__ uint32_t multiply_group(const char *slot, int3
     return low[0].x ^ low[1].x ^ high[0].x ^ high[1].x;
 }
 
-/* All rows of what a matrix is multiplied with, in parts. */
-struct x_parts {
-    const char *at;
-    int32_t n_rows, n_chunks;
-};
-
 /* Of a slot, the two chunks of one set: this lane's columns of all passes. apart: bytes of a
- * chunk. */
-template <int PASSES, bool IS_SHARED>
-static __device__ __forceinline__ void load_parts(const char *x, int32_t apart,
-                                                  const int32_t columns[PASSES], int32_t n_left,
-                                                  uint4 parts[2][PASSES]) {
+ * chunk. Returns a word of each vector that was read. */
+template <int PASSES>
+static __device__ __forceinline__ uint32_t load_parts(const char *x, int32_t apart,
+                                                      const int32_t columns[PASSES], int32_t n_left,
+                                                      uint4 parts[2][PASSES]) {
+    uint32_t read = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++)
 #pragma unroll
         for (int p = 0; p < PASSES; p++) {
-            const uint4 *from = (const uint4 *)(x + i * apart + columns[p]);
             parts[i][p] = {0, 0, 0, 0};
             if (i < n_left)
-                parts[i][p] = IS_SHARED ? *from : __ldcg(from);
+                parts[i][p] = *(const uint4 *)(x + i * apart + columns[p]);
+            read ^= parts[i][p].x;
         }
+    return read;
 }
 
 /* A tile's columns that this warp has. Columns without a row have another's x, and nobody reads
- * what they sum. */
-template <int PASSES, bool IS_SHARED>
-static __device__ __forceinline__ void multiply_tile(const struct whole_args &a,
-                                                     const struct shared &s,
-                                                     struct whole_turn &turn,
-                                                     const struct x_parts &all,
-                                                     struct sums<PASSES> sums[SETS]) {
+ * what they sum. IN_PIECES: x comes in pieces in turn, else all of it is there. */
+template <int PASSES, bool IN_PIECES>
+static __device__ __forceinline__ void
+multiply_tile(const struct whole_args &a, const struct shared &s, struct whole_turn &turn,
+              struct whole_turn &piece, int32_t n_rows, int32_t n_chunks,
+              struct sums<PASSES> sums[SETS]) {
     int32_t thread = k_thread(), warp = thread / 32, lane = thread % 32;
-    int32_t apart = all.n_rows * ORDERS * COLUMN_BYTES, columns[PASSES];
+    int32_t apart = n_rows * ORDERS * COLUMN_BYTES, columns[PASSES];
 #pragma unroll
     for (int p = 0; p < PASSES; p++) {
         struct whole_column own = column_of<PASSES>(p, lane / 4);
-        columns[p] = (min(own.row, all.n_rows - 1) * ORDERS + own.part) * COLUMN_BYTES;
+        columns[p] = (min(own.row, n_rows - 1) * ORDERS + own.part) * COLUMN_BYTES;
     }
-    const char *x = all.at + warp * 2 * apart + lane % 4 * 16;
+    const char *x = s.x + warp * 2 * apart + lane % 4 * 16;
 #pragma unroll 1
-    for (int32_t at = 0; at < all.n_chunks; at += SLOT_CHUNKS) {
+    for (int32_t at = 0; at < n_chunks; at += SLOT_CHUNKS) {
         uint4 parts[SETS][2][PASSES];
-        int32_t n_left = all.n_chunks - at - warp * 2;
+        int32_t n_left = n_chunks - at - warp * 2;
+        uint32_t read = 0, read_x = 0;
+        if (IN_PIECES)
+            k_turn_wait(&s.small->has_piece[piece.slot], piece.parity);
+        const char *from = x + (IN_PIECES ? piece.slot * SLOT_CHUNKS : at) * apart;
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-            load_parts<PASSES, IS_SHARED>(x + j * WHOLE_WARPS * 2 * apart, apart, columns,
-                                          n_left - j * WHOLE_WARPS * 2, parts[j]);
+            read_x ^= load_parts<PASSES>(from + j * WHOLE_WARPS * 2 * apart, apart, columns,
+                                         n_left - j * WHOLE_WARPS * 2, parts[j]);
         k_turn_wait(&s.small->is_full[turn.slot], turn.parity);
-        uint32_t read = 0;
 #pragma unroll
         for (int j = 0; j < SETS; j++)
             read ^= multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane,
                                            warp + j * WHOLE_WARPS, parts[j], sums[j]);
         k_sync_warp();
-        if (lane == 0)
+        if (lane == 0) {
             k_turn_arrive_read(&s.small->is_free[turn.slot], read, a.none);
+            if (IN_PIECES)
+                k_turn_arrive_read(&s.small->is_piece_free[piece.slot], read_x, a.none);
+        }
         whole_next(turn, a.at.n_slots);
-        x += SLOT_CHUNKS * apart;
+        if (IN_PIECES)
+            whole_next(piece, a.at.n_pieces);
     }
 }
 
@@ -162,7 +164,7 @@ static __device__ __forceinline__ void hand_in(struct sums<PASSES> sums[SETS], f
 #pragma unroll
             for (int i = 0; i < 2; i++)
                 if (rows.row[i] < n_rows)
-                    to[((warp + j * WHOLE_WARPS) * n_rows + rows.row[i]) * SUM_STRIDE + out] =
+                    to[(warp + j * WHOLE_WARPS) * n_rows * TILE + sum_at(rows.row[i], out)] =
                         rows.at[i];
         }
         sums[j] = {};

@@ -90,6 +90,14 @@ static inline int32_t k_thread(void) {
 static inline void k_sync_warp(void) {
     sim_exchange(0);
 }
+static inline void k_fence_bulk(void) {
+}
+static inline void k_prefetch(const void *global) {
+    (void)*(const volatile char *)global;
+}
+static inline void k_prefetch_map(const struct ft_whole_map *map) {
+    (void)*(const volatile char *)map;
+}
 static inline void k_sync_some(int32_t number, int32_t n) {
     sim_barrier(number, n);
 }
