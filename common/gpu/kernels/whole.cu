@@ -3,7 +3,8 @@
  * One block on each processor goes through all layers; six barriers of the grid a layer stand
  * where kernels would end. Weights do not depend on activations, so one thread has them brought
  * into a ring in shared memory, across tiles, matrices, layers and barriers, as far ahead as there
- * is room: while blocks wait for each other or attend, the ring fills.
+ * is room: while blocks wait for each other or attend, the ring fills. Another brings what o and
+ * down are multiplied with, in pieces, once blocks have written it.
  *
  * The order of each sum is that of linear.cu, attention.cu and rows.cu. */
 #include "common/gpu/kernels/whole.cuh"
