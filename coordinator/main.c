@@ -36,7 +36,7 @@ int main(int argc, char **argv, char **envp) {
     if (app.config.version)
         printf("foretoken-coordinator %s\n", CO_VERSION);
     if (app.config.version || app.config.help || app.config.checked)
-        return 0;
+        return ft_settings_printed("foretoken-coordinator");
     enum ft_log_level level = FT_LOG_INFO;
     ft_log_parse_level(app.config.log_level, &level);
     ft_log_set_level(level);

@@ -59,6 +59,17 @@ static enum ft_code check_line(struct ft_str line, size_t len_max, struct ft_err
     return FT_OK;
 }
 
+static enum ft_code take_section(struct ft_conf_reader *reader, struct ft_str line,
+                                 struct ft_err *err) {
+    char name[FT_CONF_LINE_MAX + 1];
+    if (reader->on_section == NULL || line.len == 0 || line.ptr[0] != '[')
+        return FT_OK;
+    size_t len = (size_t)((const char *)memchr(line.ptr, ']', line.len) - line.ptr) - 1;
+    memcpy(name, line.ptr + 1, len);
+    name[len] = 0;
+    return reader->on_section(reader->user, name, err);
+}
+
 /* The library's fgets. Blanks before a key go: to the library they make the line one more of the
  * value before. */
 static char *next_line(char *out, int cap, void *user) {
@@ -82,6 +93,8 @@ static char *next_line(char *out, int cap, void *user) {
     if (check_line(line, (size_t)cap - 2, &err) != FT_OK) {
         problem(reading, &err);
         line.len = 0;
+    } else if (take_section(reading->reader, line, &err) != FT_OK) {
+        problem(reading, &err); /* its keys are nobody's, and are not looked at */
     }
     if (line.len > 0)
         memcpy(out, line.ptr, line.len);

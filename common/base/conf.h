@@ -21,10 +21,12 @@ struct ft_conf_reader {
     /* A key, in order. What it returns but FT_OK is a problem at this line. */
     enum ft_code (*on_key)(void *user, const char *section, const char *key, const char *value,
                            struct ft_err *err);
+    /* A [section] line, or NULL. What it returns but FT_OK is a problem at this line. */
+    enum ft_code (*on_section)(void *user, const char *section, struct ft_err *err);
     /* A problem, "NAME:LINE: ..."; reading goes on. NULL: the first problem ends the reading. */
     void (*on_problem)(void *user, const struct ft_err *err);
     void *user;
-    int line; /* out, during on_key: from 1 */
+    int line; /* out, during on_key and on_section: from 1 */
 };
 
 /* fail the first problem: FT_E_PROC_CONFIG, or what on_key returned */

@@ -1,8 +1,11 @@
 #include "common/base/settings.h"
 
 #include <ctype.h>
+#include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "common/base/conf.h"
 
@@ -38,7 +41,8 @@ struct file_reading {
     struct ft_conf_reader reader;
 };
 
-static enum ft_code check_section(const char *section, struct ft_err *err) {
+static enum ft_code on_section(void *user, const char *section, struct ft_err *err) {
+    (void)user;
     const char *nearest = k_sections[0];
     for (size_t i = 0; i < N_SECTIONS; i++) {
         if (strcmp(section, k_sections[i]) == 0)
@@ -54,14 +58,13 @@ static enum ft_code on_key(void *user, const char *section, const char *key, con
                            struct ft_err *err) {
     struct file_reading *reading = user;
     struct ft_settings *settings = reading->settings;
-    enum ft_code code = check_section(section, err);
-    if (code != FT_OK || strcmp(section, settings->section) != 0)
-        return code;
+    if (strcmp(section, settings->section) != 0)
+        return FT_OK;
     const struct ft_param *row = ft_param_find(settings->table, key);
     if (row != NULL && settings->origins[index_of(settings, row)].source == FT_SET_BY_FILE)
         return ft_err_set(err, FT_E_PROC_CONFIG, MODULE, "%s is '%.80s': is set in line %d already",
                           row->name, value, settings->origins[index_of(settings, row)].line);
-    code = set(settings, key, value, err);
+    enum ft_code code = set(settings, key, value, err);
     if (code == FT_OK)
         set_origin(settings, row, FT_SET_BY_FILE, reading->reader.line);
     return code;
@@ -79,6 +82,7 @@ static enum ft_code read_file(struct ft_settings *settings, struct ft_err *err) 
     reading.reader = (struct ft_conf_reader){
         .name = settings->config_path,
         .on_key = on_key,
+        .on_section = on_section,
         .on_problem = settings->on_problem == NULL ? NULL : on_file_problem,
         .user = &reading,
     };
@@ -242,6 +246,14 @@ enum ft_code ft_settings_read(struct ft_settings *settings, struct ft_err *err) 
 done:
     free(args.argv);
     return code;
+}
+
+int ft_settings_printed(const char *program) {
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return 0;
+    fprintf(stderr, "%s: cannot write standard output: %s\n", program, strerror(errno));
+    return EX_IOERR;
 }
 
 /* ---- where a value came from ---------------------------------------------------------------- */

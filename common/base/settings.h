@@ -50,6 +50,10 @@ enum ft_code ft_settings_read(struct ft_settings *settings, struct ft_err *err);
  * after ft_settings_read, when values are looked at together. Returns err's code. */
 enum ft_code ft_settings_blame(const struct ft_settings *settings, struct ft_err *err);
 
+/* The exit status of a process that was asked for help, its version or a check alone: 0, or 74 when
+ * what it printed could not be written, which it says. */
+int ft_settings_printed(const char *program);
+
 /* The values in force as a section of the file, each with its source in a comment. */
 void ft_settings_print(const struct ft_settings *settings, FILE *out);
 /* Below them as a comment, what the sections of other processes must agree with: in hexadecimal. */

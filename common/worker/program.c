@@ -27,6 +27,7 @@ struct running {
     struct ft_worker_params params;
     struct ft_rpc_loop *loop;
     bool stopping; /* a signal came, and systemd has been told */
+    bool done;     /* what was asked for is printed */
 };
 
 /* ---- parameters ----------------------------------------------------------------------------- */
@@ -251,9 +252,8 @@ static enum ft_code serve(struct running *running, struct ft_worker *worker, str
 }
 
 static enum ft_code run(struct running *running, struct ft_err *err) {
-    bool done = false;
-    enum ft_code code = read_params(running, &running->params, &done, err);
-    if (code != FT_OK || done)
+    enum ft_code code = read_params(running, &running->params, &running->done, err);
+    if (code != FT_OK || running->done)
         return code;
     set_log_level(&running->params);
     if (running->params.die_with_parent)
@@ -287,6 +287,8 @@ int ft_program_main(const struct ft_program *program, int argc, char **argv, cha
         program->role->notify(FT_LOG_WARN, line);
     }
     enum ft_code code = run(&running, &err);
+    if (code == FT_OK && running.done)
+        return ft_settings_printed(program->name);
     if (code != FT_OK && !ft_settings_wants_check(argc, argv)) { /* else it has been said */
         snprintf(line, sizeof line, "failed reason %s", err.text);
         program->role->notify(FT_LOG_ERROR, line);

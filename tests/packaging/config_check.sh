@@ -89,11 +89,32 @@ says "$file:4: max_num_seqs is '0': must be 1 to 4096 requests"
 says "$file:5: log_level is 'loud': must be one of error\|warn\|info\|debug"
 says "$file:6: unknown parameter 'queue'; the nearest known one is 'max_queue'"
 says "unknown section 'drafter'; the nearest known one is 'draft'"
-[ "$(grep -c "unknown section" "$work/out")" -eq 2 ] || {
-    echo "FAIL a problem of the file's form is told once for each line"
+[ "$(grep -c "unknown section" "$work/out")" -eq 1 ] || {
+    echo "FAIL a problem of the file's form is told once"
     cat "$work/out"
     failures=$((failures + 1))
 }
+
+write 's/^\[target\]/[tarket]\n&/'
+expect 78 "a misspelt section without keys" check "$file"
+says "unknown section 'tarket'; the nearest known one is 'target'"
+
+write ''
+for words in --help --version "--config $file --check-config"; do
+    for program in coordinator target draft; do
+        # shellcheck disable=SC2086 # words
+        "$bin/foretoken-$program" $words >/dev/full 2>"$work/out"
+        got=$?
+        if [ "$got" -eq 74 ] &&
+            grep -q "foretoken-$program: cannot write standard output" "$work/out"; then
+            echo "ok   foretoken-$program ${words%% *} into a full disk"
+        else
+            echo "FAIL foretoken-$program ${words%% *} into a full disk (status $got)"
+            cat "$work/out"
+            failures=$((failures + 1))
+        fi
+    done
+done
 
 write 's/^\[target\]/&\nmax_num_seqs = 2/'
 expect 0 "a worker too small for the coordinator is a warning" check "$file"

@@ -246,8 +246,12 @@ static const struct {
     {"[tarket]\ncount = 2\n",
      {0},
      {0},
-     "%s:2: unknown section 'tarket'; the nearest known one is "
+     "%s:1: unknown section 'tarket'; the nearest known one is "
      "'target'"},
+    {"[target]\ncount = 2\n[drafft]\n",
+     {0},
+     {0},
+     "%s:3: unknown section 'drafft'; the nearest known one is 'draft'"},
     {NULL,
      {"FORETOKEN_TARGET_COUNT=0"},
      {0},
