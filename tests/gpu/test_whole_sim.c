@@ -166,12 +166,12 @@ START_TEST(blocks_without_tiles_miss_no_turn) {
     whole_model_place(m, &seq, 1, 1);
     whole_model_op(m)->patience_ns = 100000000;
     float *want = expected(m, &n);
-    whole_model_target(m)->n_processors = 7; /* o and down have four tiles */
+    whole_model_target(m)->n_processors = 10; /* tiles: q, k, v 8, o 4, gate and up 8, down 4 */
     for (uint64_t seed = 0; seed < 8; seed++) {
         sim_seed(seed);
         sim_hold();
         ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
-        struct sim_result result = sim_run(7);
+        struct sim_result result = sim_run(10);
         ck_assert_int_eq(result.is_stuck, 0);
         ck_assert(is_all(m, want, n));
         whole_model_reset(m);
