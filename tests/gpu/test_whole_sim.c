@@ -181,6 +181,40 @@ START_TEST(blocks_without_tiles_miss_no_turn) {
 }
 END_TEST
 
+/* Weights of what a row does not see are 0, and 0 times NaN is not. */
+START_TEST(row_that_is_not_a_number_leaves_those_before_it_alone) {
+    static const struct whole_shape eight = {.hidden = 512,
+                                             .intermediate = 512,
+                                             .n_heads = 8,
+                                             .n_kv_heads = 2,
+                                             .head_dim = 64,
+                                             .vocab = 32,
+                                             .n_layers = 1,
+                                             .len_max = 80};
+    struct whole_model *m = whole_model_create(&eight, 1, 6);
+    struct whole_seq seq = {25, 8}; /* row 6 ends a block of KV, beside row 5 in a tile */
+    int64_t n, bad = 6;
+    whole_model_place(m, &seq, 1, 8);
+    const struct ft_op_whole *op = whole_model_op(m);
+    ck_assert_int_eq(op->embed_elem, FT_ELEM_BF16);
+    for (int32_t row = 0; row < 8; row++) /* all different */
+        ((int32_t *)(uintptr_t)op->tokens)[row] = row;
+    whole_model_op(m)->patience_ns = 100000000;
+    float *want = expected(m, &n);
+    for (int32_t i = 0; i < eight.hidden; i++)
+        ((uint16_t *)(uintptr_t)op->embed)[bad * eight.hidden + i] = 0x7FC0;
+    ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+    float *got = whole_model_results(m, &n);
+    for (int64_t i = 0; i < bad * op->row_stride; i++) /* the head is the embedding: so it is too */
+        if (i % op->row_stride != bad && memcmp(got + i, want + i, sizeof *got) != 0)
+            ck_abort_msg("row %d, logit %d", (int)(i / op->row_stride), (int)(i % op->row_stride));
+    ck_assert_float_nan(got[bad * op->row_stride]);
+    free(got);
+    free(want);
+    whole_model_destroy(m);
+}
+END_TEST
+
 int main(void) {
     Suite *suite = suite_create("whole");
     TCase *tcase = tcase_create("small");
@@ -190,6 +224,7 @@ int main(void) {
     tcase_add_test(tcase, grid_that_is_late_is_whole_or_gives_up);
     tcase_add_test(tcase, bits_do_not_depend_on_the_order_of_threads);
     tcase_add_test(tcase, blocks_without_tiles_miss_no_turn);
+    tcase_add_test(tcase, row_that_is_not_a_number_leaves_those_before_it_alone);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);
