@@ -30,6 +30,14 @@ if(NOT FT_CUDA)
   return()
 endif()
 
+# Some of what a Hopper can no later GPU has: machine code with it, PTX without.
+set(arch ${FORETOKEN_CUDA_ARCH})
+if(arch STREQUAL "90")
+  set(FT_CUDA_CODE -gencode=arch=compute_90a,code=sm_90a -gencode=arch=compute_90,code=compute_90)
+else()
+  set(FT_CUDA_CODE -gencode=arch=compute_${arch},code=[compute_${arch},sm_${arch}])
+endif()
+
 add_library(ft_cudart INTERFACE)
 target_include_directories(ft_cudart SYSTEM INTERFACE ${FT_CUDA_INCLUDE})
 target_link_libraries(ft_cudart INTERFACE ${FT_CUDART_STATIC} Threads::Threads ${CMAKE_DL_LIBS} rt)
@@ -41,7 +49,7 @@ function(ft_cuda_object variable source)
   add_custom_command(OUTPUT ${object}
     # As in C: a product and a sum are fused only where the source says so.
     COMMAND ${FT_NVCC} -std=c++17 -O3 -fmad=false -lineinfo -I${PROJECT_SOURCE_DIR}
-      -gencode=arch=compute_${FORETOKEN_CUDA_ARCH},code=[compute_${FORETOKEN_CUDA_ARCH},sm_${FORETOKEN_CUDA_ARCH}]
+      ${FT_CUDA_CODE}
       -Xcompiler -fPIC,-Wall,-Wextra,-Wno-unused-parameter,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics -Werror all-warnings
       -MD -MF ${object}.d -c ${CMAKE_CURRENT_SOURCE_DIR}/${source} -o ${object}
     MAIN_DEPENDENCY ${CMAKE_CURRENT_SOURCE_DIR}/${source}

@@ -5,9 +5,9 @@
  *
  * The order of a sum follows from n_in alone: the columns, in pairs of chunks of 32, are dealt out
  * to sixteen warps; each has a chain of mma from zero for products of like size; the three are
- * added, then the warps' sums, four by four in order. So the bits of an output depend neither on
- * the rows beside it nor on how tiles are dealt out. A norm's scale is one factor of a whole row,
- * which the sums are multiplied with at the end. */
+ * added, then the sums of two warps, then of two pairs, then those four in order. So the bits of an
+ * output depend neither on the rows beside it nor on how tiles are dealt out. A norm's scale is one
+ * factor of a whole row, which the sums are multiplied with at the end. */
 #include <cuda_fp16.h>
 
 #include "common/gpu/kernels/launch.cuh"

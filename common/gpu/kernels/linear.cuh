@@ -26,18 +26,24 @@ static __device__ __forceinline__ int32_t chunks_of(int32_t warp, int32_t n) {
     return n / (2 * WARPS) * 2 + min(max(n % (2 * WARPS) - 2 * warp, 0), 2);
 }
 
-/* An output from the sums of its slices, which lie apart floats from one another. */
-static __device__ __forceinline__ float add_slices(const float *sums, int32_t apart) {
+/* An output from the sums of pairs of slices, which lie apart floats from one another: two pairs
+ * are added up before those sums are, in order. */
+static __device__ __forceinline__ float add_pairs(const float *sums, int32_t apart) {
     float sum = 0.0f;
 #pragma unroll
-    for (int g = 0; g < WARPS; g += SLICES) {
-        float part = sums[g * apart];
-#pragma unroll
-        for (int i = 1; i < SLICES; i++)
-            part = __fadd_rn(part, sums[(g + i) * apart]);
+    for (int g = 0; g < WARPS / 2; g += SLICES / 2) {
+        float part = __fadd_rn(sums[g * apart], sums[(g + 1) * apart]);
         sum = g == 0 ? part : __fadd_rn(sum, part);
     }
     return sum;
+}
+/* The same from the sums of slices. */
+static __device__ __forceinline__ float add_slices(const float *sums, int32_t apart) {
+    float pairs[WARPS / 2];
+#pragma unroll
+    for (int i = 0; i < WARPS / 2; i++)
+        pairs[i] = __fadd_rn(sums[2 * i * apart], sums[(2 * i + 1) * apart]);
+    return add_pairs(pairs, 1);
 }
 
 static __device__ __forceinline__ uint32_t top_halves(float a, float b) {

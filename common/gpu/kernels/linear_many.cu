@@ -6,8 +6,8 @@
  * slices of the columns. Its eight warps have 64 outputs by 16 rows of one slice each, so that few
  * rows leave warps for several slices at a time; they take turns to have weights and x copied into
  * a ring of stages in shared memory, as far ahead as there is room. What a block has summed up goes
- * to the block of the cluster that ends the output, where the four sums are added in order, while
- * the next tile has begun.
+ * to the block of the cluster that ends the output, where the four blocks' sums are added in order,
+ * while the next tile has begun.
  *
  * Of an mma x has the sixteen rows and weights the eight columns, the other way round than in
  * linear.cu: a lane's vector of weights is two operands as it is, and x lies in operands. */
@@ -46,7 +46,7 @@ template <int ROWS> struct plan {
         TILE_WARPS = 2 * ROW_WARPS,
         TOGETHER = TEAM / 32 / TILE_WARPS, /* slices */
         ROUNDS = SLICES / TOGETHER,
-        KEPT = TOGETHER == 1 ? 1 : ROUNDS, /* slices' sums until they are added up */
+        KEPT = TOGETHER == 4 ? 1 : 2, /* a warp's sums until they are added up */
         N_X = ORDERS * ROW_WARPS,          /* of X_BYTES each */
         CHUNKS = TOGETHER * PIECE / CHUNK,
         HALF_BYTES = CHUNKS * BOX_BYTES,
@@ -249,16 +249,14 @@ static __device__ __forceinline__ uint32_t multiply(const char *outs, const char
     return read;
 }
 
-/* A slice's sums, which are zero afterwards. */
-static __device__ __forceinline__ struct slice_sums take(struct warp_sums &sums) {
+static __device__ __forceinline__ struct slice_sums take(const struct warp_sums &sums) {
     struct slice_sums out;
 #pragma unroll
     for (int t = 0; t < SLICE_TILES; t++)
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float(*at)[4] = sums.at[t];
+            const float(*at)[4] = sums.at[t];
             out.at[t][i] = __fadd_rn(__fadd_rn(at[2][i], at[1][i]), at[0][i]);
-            at[0][i] = at[1][i] = at[2][i] = 0.0f;
         }
     return out;
 }
@@ -271,37 +269,44 @@ static __device__ __forceinline__ void add(struct slice_sums &to, const struct s
             to.at[t][i] = __fadd_rn(to.at[t][i], more.at[t][i]);
 }
 
-/* The sums of a block's slices in order, in the warps of the first slice: others lend theirs. */
+/* Warps of one slice add to their sums those of another slice, which lends them. */
+template <int ROWS>
+static __device__ __forceinline__ void lend(struct slice_sums &sums, int from, int to,
+                                            float *lent) {
+    typedef plan<ROWS> P;
+    int32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    int32_t own = warp / P::TILE_WARPS, place = (warp % P::TILE_WARPS * 32) * 32 + lane;
+    if (own == from)
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            lent[place + i * 32] = (&sums.at[0][0])[i];
+    __syncthreads();
+    if (own == to) {
+        struct slice_sums got;
+#pragma unroll
+        for (int i = 0; i < 32; i++)
+            (&got.at[0][0])[i] = lent[place + i * 32];
+        add(sums, got);
+    }
+    __syncthreads(); /* it is lent again */
+}
+
+/* The sums of a block's four slices, of each pair first, in the warps of the first slice. A warp
+ * comes with a slice of each pair, or with one slice, or with the pairs themselves. */
 template <int ROWS>
 static __device__ __forceinline__ struct slice_sums add_up(struct slice_sums kept[plan<ROWS>::KEPT],
                                                            float *lent) {
     typedef plan<ROWS> P;
-    int32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    int32_t own = warp / P::TILE_WARPS, place = (warp % P::TILE_WARPS * 32) * 32 + lane;
-    struct slice_sums sum = kept[0];
 #pragma unroll
-    for (int slice = 1; slice < (P::TOGETHER == 1 ? 1 : SLICES); slice++) {
-        int round = slice / P::TOGETHER, of = slice % P::TOGETHER;
-        struct slice_sums &next = kept[round % P::KEPT];
-        if (of > 0) {
-            if (own == of)
+    for (int k = 0; k < P::KEPT; k++)
 #pragma unroll
-                for (int i = 0; i < 32; i++)
-                    lent[place + i * 32] = (&next.at[0][0])[i];
-            __syncthreads();
-            if (own == 0) {
-                struct slice_sums got;
-#pragma unroll
-                for (int i = 0; i < 32; i++)
-                    (&got.at[0][0])[i] = lent[place + i * 32];
-                add(sum, got);
-            }
-            __syncthreads(); /* it is lent again */
-        } else {
-            add(sum, next);
-        }
-    }
-    return sum;
+        for (int from = 1; from < P::TOGETHER; from += 2)
+            lend<ROWS>(kept[k], from, from - 1, lent);
+    if (P::KEPT == 1)
+        lend<ROWS>(kept[0], 2, 0, lent);
+    else
+        add(kept[0], kept[P::KEPT - 1]);
+    return kept[0];
 }
 
 /* ---- ends */
@@ -389,68 +394,82 @@ finish_last(const struct many_args &a, const struct many_shared &s, struct unfin
     last.item = -1;
 }
 
+/* What a warp has come to: the stage that it multiplies next and the one that it feeds next, the
+ * item to be finished, and stages so far. */
+struct way {
+    struct stage next, ahead;
+    struct unfinished last;
+    uint32_t n_read;
+    uint64_t policy;
+};
+
+/* A warp's slice of a round of an item. */
+template <int ROWS>
+static __device__ __forceinline__ struct slice_sums
+sum_round(const struct many_args &a, const struct many_shared &s, struct way &w, int32_t round) {
+    typedef plan<ROWS> P;
+    int32_t warp = threadIdx.x / 32, own = warp / P::TILE_WARPS;
+    int32_t slice = (int32_t)k_cluster_rank() * SLICES + round * P::TOGETHER;
+    int32_t outs = warp % 2 * P::HALF_BYTES + own * (PIECE / CHUNK) * BOX_BYTES;
+    int32_t rows = P::WEIGHT_BYTES + (own * P::N_X + warp % P::TILE_WARPS / 2) * X_BYTES;
+    int32_t n = pieces_of(a, slice), n_own = pieces_of(a, slice + own);
+    struct warp_sums sums = {};
+#pragma unroll 1
+    for (int32_t piece = 0; piece < n; piece++) {
+        const char *stage = s.ring + w.next.slot * P::STAGE_BYTES;
+        uint32_t read = 0;
+        k_turn_wait(&s.is_full[w.next.slot], w.next.parity);
+        if (piece < n_own)
+            read = multiply<ROWS>(stage + outs, stage + rows, sums);
+        if (threadIdx.x % 32 == 0 && w.n_read > 0) /* by now all have read the one before */
+            feed<ROWS>(a, s, w.ahead, w.policy, w.n_read % (TEAM / 32) == (uint32_t)warp);
+        k_sync_warp();
+        w.n_read++;
+        if (piece < n_own)
+            read ^= multiply<ROWS>(stage + outs + BOX_BYTES, stage + rows + 2 * OPERAND_BYTES,
+                                   sums);
+        k_sync_warp();
+        if (threadIdx.x % 32 == 0)
+            k_turn_arrive_read(&s.is_free[w.next.slot], read, a.none);
+        next_slot<ROWS>(w.next);
+        finish_last<ROWS>(a, s, w.last); /* while others may still send */
+    }
+    return take(sums);
+}
+
 /* All items of this cluster. Items are sent into two places in turn: who sends one has been sent
  * the one before by all blocks, and all of their threads had finished the one before that. */
 template <int ROWS>
 static __device__ __forceinline__ void compute(const struct many_args &a,
                                                const struct many_shared &s) {
     typedef plan<ROWS> P;
-    int32_t warp = threadIdx.x / 32, own = warp / P::TILE_WARPS;
-    int32_t slice = (int32_t)k_cluster_rank() * SLICES;
-    int32_t outs = warp % 2 * P::HALF_BYTES + own * (PIECE / CHUNK) * BOX_BYTES;
-    int32_t rows = P::WEIGHT_BYTES + (own * P::N_X + warp % P::TILE_WARPS / 2) * X_BYTES;
-    struct stage f = {(int32_t)blockIdx.x / CLUSTER, 0, 0, 0, 0}, ahead = f;
-    struct unfinished last = {-1, 0};
-    struct warp_sums sums = {};
+    struct way w = {{(int32_t)blockIdx.x / CLUSTER, 0, 0, 0, 0}, {}, {-1, 0}, 0, 0};
     uint32_t n_sent = 0;
     /* A tile's groups of rows read its weights at about the same time: those are for the cache. */
-    uint64_t policy = a.n_groups == 1 ? k_policy_once() : k_policy_usual();
-    uint32_t n_read = 0; /* stages */
-    ahead.parity = 1;
+    w.policy = a.n_groups == 1 ? k_policy_once() : k_policy_usual();
+    w.ahead = w.next;
+    w.ahead.parity = 1;
     if (threadIdx.x % 32 == 0)
-        begin_feeding<ROWS>(a, s, ahead, policy, warp == 0);
+        begin_feeding<ROWS>(a, s, w.ahead, w.policy, threadIdx.x == 0);
     k_sync_warp();
     k_wait();
-    for (; f.item < a.n_items; f.item += gridDim.x / CLUSTER) {
+    for (; w.next.item < a.n_items; w.next.item += gridDim.x / CLUSTER) {
         struct slice_sums kept[P::KEPT];
-#pragma unroll(P::KEPT)
-        for (int round = 0; round < P::ROUNDS; round++) {
-            int32_t n = pieces_of(a, slice + round * P::TOGETHER);
-            int32_t n_own = pieces_of(a, slice + round * P::TOGETHER + own);
-#pragma unroll 1
-            for (int32_t piece = 0; piece < n; piece++) {
-                const char *stage = s.ring + f.slot * P::STAGE_BYTES;
-                uint32_t read = 0;
-                k_turn_wait(&s.is_full[f.slot], f.parity);
-                if (piece < n_own)
-                    read = multiply<ROWS>(stage + outs, stage + rows, sums);
-                if (threadIdx.x % 32 == 0 && n_read > 0) /* by now all have read the one before */
-                    feed<ROWS>(a, s, ahead, policy, n_read % (TEAM / 32) == (uint32_t)warp);
-                k_sync_warp();
-                n_read++;
-                if (piece < n_own)
-                    read ^= multiply<ROWS>(stage + outs + BOX_BYTES,
-                                           stage + rows + 2 * OPERAND_BYTES, sums);
-                k_sync_warp();
-                if (threadIdx.x % 32 == 0)
-                    k_turn_arrive_read(&s.is_free[f.slot], read, a.none);
-                next_slot<ROWS>(f);
-                finish_last<ROWS>(a, s, last); /* while others may still send */
-            }
-            if (P::TOGETHER == 1 && round > 0)
-                add(kept[0], take(sums));
-            else
-                kept[round % P::KEPT] = take(sums);
+#pragma unroll
+        for (int k = 0; k < P::KEPT; k++) {
+            kept[k] = sum_round<ROWS>(a, s, w, k * (P::ROUNDS / P::KEPT));
+            if (P::ROUNDS / P::KEPT == 2)
+                add(kept[k], sum_round<ROWS>(a, s, w, 2 * k + 1));
         }
-        finish_last<ROWS>(a, s, last);
+        finish_last<ROWS>(a, s, w.last);
         __syncthreads(); /* who gets anything of this item may send the next */
         uint32_t which = n_sent % 2;
         if (threadIdx.x == 0)
             k_turn_expect(&s.is_sent[which], P::SENT * 4);
         send<ROWS>(a, add_up<ROWS>(kept, s.lent), s.sent + which * P::SENT, &s.is_sent[which]);
-        last = {f.item, n_sent++};
+        w.last = {w.next.item, n_sent++};
     }
-    finish_last<ROWS>(a, s, last);
+    finish_last<ROWS>(a, s, w.last);
 }
 
 /* ---- kernels */

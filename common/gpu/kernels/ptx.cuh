@@ -34,9 +34,9 @@ static __device__ __forceinline__ uint4 k_load_weights(const void *p) {
 /* d += a b: 16 outputs by 8 rows, 16 columns of bf16. */
 static __device__ __forceinline__ void k_mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-                 "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+        "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
 /* Start 16 bytes on their way into shared memory; and until all that this thread has started is
@@ -74,9 +74,9 @@ static __device__ __forceinline__ void k_turn_setup(uint64_t *word, uint32_t n) 
                  : "memory");
 }
 static __device__ __forceinline__ void k_turn_arrive(uint64_t *word) {
-    asm volatile("mbarrier.arrive.shared.b64 _, [%0];" ::"r"(
-                     (uint32_t)__cvta_generic_to_shared(word))
-                 : "memory");
+    asm volatile(
+        "mbarrier.arrive.shared.b64 _, [%0];" ::"r"((uint32_t)__cvta_generic_to_shared(word))
+        : "memory");
 }
 /* The same when what the warp has read is in registers: read has a word of each vector, none is
  * 0, and the compiler does not know it. An arrival alone may overtake reads that are under way, and
@@ -184,6 +184,19 @@ static __device__ __forceinline__ void k_fence_block(void) {
 /* A barrier of a warp's threads. */
 static __device__ __forceinline__ void k_sync_warp(void) {
     __syncwarp();
+}
+
+/* Registers of a thread from here on, by all of four warps: first some give theirs away, then
+ * others take them. Machines that cannot go on as they were. */
+template <int N> static __device__ __forceinline__ void k_give_registers(void) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(N) : "memory");
+#endif
+}
+template <int N> static __device__ __forceinline__ void k_take_registers(void) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(N) : "memory");
+#endif
 }
 
 /* A barrier of n threads of the block; number 0 is __syncthreads' own. */

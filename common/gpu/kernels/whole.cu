@@ -4,7 +4,8 @@
  * where kernels would end. Weights do not depend on activations, so one thread has them brought
  * into a ring in shared memory, across tiles, matrices, layers and barriers, as far ahead as there
  * is room: while blocks wait for each other or attend, the ring fills. Another brings what o and
- * down are multiplied with, in pieces, once blocks have written it.
+ * down are multiplied with, in pieces, once blocks have written it. Eight warps multiply; two more
+ * end the tiles.
  *
  * The order of each sum is that of linear.cu, attention.cu and rows.cu. */
 #include "common/gpu/kernels/whole.cuh"
@@ -40,9 +41,8 @@ static __device__ __forceinline__ void begin_rows(const struct whole_args &a,
         ((uint32_t *)&s.small->args)[i] = ((const uint32_t *)&a)[i];
     if (threadIdx.x == 0)
         find_spans(op, s.small);
-    if (threadIdx.x < WHOLE_WARPS)
-        s.small->ring[threadIdx.x] = s.small->pieces[threadIdx.x] =
-            s.small->handed[threadIdx.x] = 0;
+    if (threadIdx.x % 32 == 0)
+        s.small->turns[threadIdx.x / 32] = 0;
 }
 
 /* A layer's description into its place of the two, by some threads. */
@@ -68,18 +68,19 @@ static __device__ __forceinline__ const struct ft_whole_layer &layer_of(const st
 
 /* ---- x of a stage, in shared memory */
 
-/* What is on its way at a time, as registers allow: rows, of those that a number of passes is for,
- * and sets of columns. */
+/* What is on its way at a time: rows, of those that a number of passes is for, and times that all
+ * threads have four columns each. */
 #define ROWS_AHEAD(passes) ((passes) == 1 ? 2 : (passes) == 2 ? 5 : 4)
 #define ROW_GROUPS(passes) ((passes) == 3 ? 2 : 1)
-#define SETS_AHEAD(passes) ((passes) == 1 ? SETS : 1)
+#define TIMES_AHEAD(passes) ((passes) == 1 ? 4 : 2)
+#define PICKED_AHEAD(passes) ((passes) == 2 ? 3 : 2) /* rows of the head */
 
-/* Four columns of some sets, of some rows, times the norm's weight; squares are added to sums. */
+/* Four columns, some times, of some rows, times the norm's weight; squares are added to sums. */
 template <int ROWS, int N>
 static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
                                                   const struct shared &s, const float *norm,
                                                   int32_t from, int32_t first,
-                                                  float sums[N][ROWS]) {
+                                                  float sums[SETS][ROWS]) {
     float4 rows[N][ROWS], weights[N];
 #pragma unroll
     for (int i = 0; i < N; i++) {
@@ -104,11 +105,11 @@ static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
             if (first + m >= op.n_rows)
                 continue;
             float4 v = rows[i][m];
-            float sum = sums[i][m];
+            float sum = sums[i % SETS][m];
             sum = __fmaf_rn(v.x, v.x, sum);
             sum = __fmaf_rn(v.y, v.y, sum);
             sum = __fmaf_rn(v.z, v.z, sum);
-            sums[i][m] = __fmaf_rn(v.w, v.w, sum);
+            sums[i % SETS][m] = __fmaf_rn(v.w, v.w, sum);
             put_four(to + m * ORDERS * COLUMN_BYTES,
                      make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z),
                                  __fmul_rn(v.w, w.w)));
@@ -122,20 +123,18 @@ template <int PASSES>
 static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op,
                                                     const struct shared &s, int32_t stage,
                                                     const float *norm) {
-    constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES), N = SETS_AHEAD(PASSES);
+    constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES), N = TIMES_AHEAD(PASSES);
     constexpr int SUMS = PASSES == 1 ? 4 : 16;
     static_assert(GROUPS * ROWS * SETS <= SUMS, "a sum of each row and set");
+    static_assert(N % SETS == 0, "a time is always of the same set");
     int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
     float sums[GROUPS][SETS][ROWS] = {};
 #pragma unroll 1
-    for (int32_t from = thread * 4; from < op.hidden; from += THREADS * 4)
+    for (int32_t from = thread * 4; from < op.hidden; from += N * COMPUTE * 4)
 #pragma unroll
-        for (int i = 0; i < SETS; i += N)
-#pragma unroll
-            for (int g = 0; g < GROUPS; g++)
-                if (g * ROWS < op.n_rows)
-                    stage_four<ROWS, N>(op, s, norm, from + i * COMPUTE * 4, g * ROWS,
-                                        &sums[g][i]);
+        for (int g = 0; g < GROUPS; g++)
+            if (g * ROWS < op.n_rows)
+                stage_four<ROWS, N>(op, s, norm, from, g * ROWS, sums[g]);
     float all[SUMS] = {}; /* rows that are not there sum up to 0 */
 #pragma unroll
     for (int m = 0; m < GROUPS * ROWS; m++)
@@ -151,32 +150,62 @@ static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op
         s.small->scales[thread] = k_norm_scale_of<WARPS>(s.squares[thread], op.hidden, op.eps);
 }
 
-/* The picked rows, normalised in the order of rows.cu. */
+/* The picked rows, normalised in the order of rows.cu; as many at a time as are on their way. */
+template <int PASSES>
 static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op,
                                                     const struct shared &s, int32_t stage) {
     static_assert(COMPUTE == NORM_THREADS, "a row at a time");
-    int32_t thread = k_thread();
-    for (int32_t m = 0; m < op.n_picks; m++) {
-        const float *x = op.x + (int64_t)op.picks[m] * op.hidden;
-        float sum = 0.0f;
+    constexpr int ROWS = PICKED_AHEAD(PASSES), SUMS = 4;
+    static_assert(ROWS <= SUMS, "a sum of each row");
+    int32_t thread = k_thread(), lane = thread % 32;
+#pragma unroll 1
+    for (int32_t first = 0; first < op.n_picks; first += ROWS) {
+        int32_t n = op.n_picks - first, from[ROWS];
+        float sums[SUMS] = {}, a[ROWS];
+#pragma unroll
+        for (int m = 0; m < ROWS; m++)
+            from[m] = m < n ? op.picks[first + m] * op.hidden : 0;
+#pragma unroll 4
         for (int32_t i = thread; i < op.hidden; i += NORM_THREADS) {
-            float a = __ldcg(x + i);
-            sum = __fmaf_rn(a, a, sum);
+#pragma unroll
+            for (int m = 0; m < ROWS; m++)
+                a[m] = m < n ? __ldcg(op.x + from[m] + i) : 0.0f;
+#pragma unroll
+            for (int m = 0; m < ROWS; m++)
+                sums[m] = __fmaf_rn(a[m], a[m], sums[m]);
         }
-        sum = k_warp_sum(sum);
-        if (thread % 32 == 0)
-            s.squares[m][thread / 32] = sum;
+        float sum = k_warp_sums(sums);
+        int32_t m = lane / (32 / SUMS);
+        if (lane % (32 / SUMS) == 0 && m < ROWS && m < n)
+            s.squares[first + m][thread / 32] = sum;
     }
     k_turn_arrive(&s.small->is_squared);
     k_turn_wait(&s.small->is_squared, 0);
-    for (int32_t m = 0; m < op.n_picks; m++) {
-        const float *x = op.x + (int64_t)op.picks[m] * op.hidden;
-        float scale = k_norm_scale_of<NORM_THREADS / 32>(s.squares[m], op.hidden, op.eps);
+#pragma unroll 1
+    for (int32_t first = 0; first < op.n_picks; first += ROWS) {
+        int32_t n = op.n_picks - first, from[ROWS];
+        float scales[ROWS];
+#pragma unroll
+        for (int m = 0; m < ROWS; m++) {
+            from[m] = m < n ? op.picks[first + m] * op.hidden : 0;
+            scales[m] = k_norm_scale_of<NORM_THREADS / 32>(s.squares[m < n ? first + m : first],
+                                                           op.hidden, op.eps);
+        }
+#pragma unroll 1
         for (int32_t i = thread * 4; i < op.hidden; i += NORM_THREADS * 4) {
-            float4 v = __ldcg((const float4 *)(x + i)), w = __ldg((const float4 *)(op.norm + i));
-            put_four(parts_at(s.x, op.n_picks, m, i),
-                     make_float4(k_norm_apply(v.x, scale, w.x), k_norm_apply(v.y, scale, w.y),
-                                 k_norm_apply(v.z, scale, w.z), k_norm_apply(v.w, scale, w.w)));
+            float4 v[ROWS], w = __ldg((const float4 *)(op.norm + i));
+#pragma unroll
+            for (int m = 0; m < ROWS; m++)
+                if (m < n)
+                    v[m] = __ldcg((const float4 *)(op.x + from[m] + i));
+#pragma unroll
+            for (int m = 0; m < ROWS; m++)
+                if (m < n)
+                    put_four(parts_at(s.x, op.n_picks, first + m, i),
+                             make_float4(k_norm_apply(v[m].x, scales[m], w.x),
+                                         k_norm_apply(v[m].y, scales[m], w.y),
+                                         k_norm_apply(v[m].z, scales[m], w.z),
+                                         k_norm_apply(v[m].w, scales[m], w.w)));
         }
     }
     whole_staged(s.small, stage);
@@ -184,53 +213,43 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
 
 /* ---- ends of tiles */
 
-/* The sum of an output over the ranges, with norm and bias. */
-static __device__ __forceinline__ float output(const float *from, int32_t n_rows,
-                                               const float *scale, const float *bias) {
-    float sum = add_slices(from, n_rows * TILE);
-    if (scale != NULL)
-        sum = __fmul_rn(sum, *scale);
-    return bias == NULL ? sum : __fadd_rn(sum, *bias);
-}
-
-/* An output of a row, and the other of its pair. */
-struct ending {
-    int32_t row;
-    bool is_high;
-    float own, other;
+/* Where a lane's output of a tile goes, and what is done to it on the way: known before its sums
+ * are. lane ^ 8 has the other output of its pair. */
+struct tile_end {
+    int32_t row; /* one that there is */
+    bool is_there, has_bias, is_rotated;
+    float bias, before, cosine, sine;
+    char *to;
 };
 
 /* q and k are rotated; k and v go into their KV slot. */
-static __device__ __forceinline__ void end_qkv(const struct ft_op_whole &op,
-                                               const struct shared &s, float *kv,
-                                               struct whole_qkv at, struct ending y) {
-    int32_t dim = op.head_dim, n_pairs = dim / 2, pair = at.pair + (int32_t)threadIdx.x % HALF;
-    int32_t d = y.is_high ? pair + n_pairs : pair;
-    if (at.part < 2) {
-        float cosine = s.angles[y.row * dim + pair], sine = s.angles[y.row * dim + n_pairs + pair];
-        y.own = y.is_high ? __fadd_rn(__fmul_rn(y.own, cosine), __fmul_rn(y.other, sine))
-                          : __fsub_rn(__fmul_rn(y.own, cosine), __fmul_rn(y.other, sine));
-    }
+static __device__ __forceinline__ void prepare_qkv(const struct ft_op_whole &op,
+                                                   const struct shared &s, float *kv,
+                                                   struct whole_qkv at, struct tile_end &end) {
+    int32_t dim = op.head_dim, n_pairs = dim / 2, out = k_thread() % TILE;
+    int32_t pair = at.pair + out % HALF, d = out >= HALF ? pair + n_pairs : pair;
+    end.is_rotated = at.part < 2;
+    end.cosine = s.angles[end.row * dim + pair];
+    end.sine = s.angles[end.row * dim + n_pairs + pair];
     if (at.part == 0) {
-        op.q[((int64_t)y.row * op.n_heads + at.head) * dim + d] = y.own;
+        end.to = (char *)(op.q + ((int64_t)end.row * op.n_heads + at.head) * dim + d);
         return;
     }
-    int32_t slot = s.small->slots[y.row], in_block = slot % FT_OPS_KV_BLOCK;
+    int32_t slot = s.small->slots[end.row], in_block = slot % FT_OPS_KV_BLOCK;
     float *keys = kv + slot / FT_OPS_KV_BLOCK * ft_kv_block_floats(op.n_kv_heads, dim) +
                   at.head * ft_kv_head_floats(dim);
     if (at.part == 1)
-        keys[d * FT_OPS_KV_BLOCK + in_block] = y.own;
-    else
-        keys[(FT_OPS_KV_BLOCK + in_block) * dim + d] = y.own; /* a head has no padding here */
+        end.to = (char *)(keys + d * FT_OPS_KV_BLOCK + in_block);
+    else /* a head has no padding here */
+        end.to = (char *)(keys + (FT_OPS_KV_BLOCK + in_block) * dim + d);
 }
 
-/* Biases of an output, or NULL. */
+/* The bias of a lane's output, or NULL. */
 static __device__ __forceinline__ const float *bias_of(const struct whole_args &a,
                                                        const struct ft_whole_layer &layer,
-                                                       int32_t stage, int32_t item,
+                                                       enum whole_kind kind, int32_t item,
                                                        struct whole_qkv at) {
-    enum whole_kind kind = whole_kind_of(a, stage);
-    int32_t out = threadIdx.x % TILE, first = item * TILE + out;
+    int32_t out = k_thread() % TILE, first = item * TILE + out;
     bool is_high = out >= HALF;
     const float *bias = NULL;
     if (kind == WHOLE_QKV) {
@@ -245,73 +264,115 @@ static __device__ __forceinline__ const float *bias_of(const struct whole_args &
     return bias == NULL ? NULL : bias + first;
 }
 
-/* A tile at its end: the first of the rows that this warp may have to finish, and what a lane's
- * output of them is added to. */
-struct tile_end {
-    int32_t stage, item, n_rows, first_row;
-    float before;
-};
-
-/* A tile's outputs of two rows, by one warp while the others go on: a lane has one output of a
- * row, and lane ^ 8 the other of its pair. */
-static __device__ __forceinline__ void finish(const struct whole_args &a, const struct shared &s,
-                                              const float *sums, const struct tile_end &end) {
+static __device__ __forceinline__ struct tile_end prepare(const struct whole_args &a,
+                                                          const struct shared &s, int32_t stage,
+                                                          int32_t item, int32_t row) {
     const struct ft_op_whole &op = a.op;
-    int32_t stage = end.stage, item = end.item, lane = k_thread() % 32, out = lane % TILE;
     enum whole_kind kind = whole_kind_of(a, stage);
-    int32_t row = end.first_row + lane / TILE, n = end.n_rows;
-    bool is_high = out >= HALF, is_there = row < n;
-    bool has_norm = kind == WHOLE_QKV || kind == WHOLE_GATE_UP;
-    struct whole_qkv at = {0, 0, 0};
-    if (kind == WHOLE_QKV)
-        at = whole_qkv_at(op, item);
-    const float *bias = op.has_biases ? bias_of(a, layer_of(s, stage), stage, item, at) : NULL;
-    const float *scale = has_norm && is_there ? &s.small->scales[row] : NULL;
-    float y = is_there ? output(sums + sum_at(row, out), n, scale, bias) : 0.0f;
-    float other = __shfl_xor_sync(0xFFFFFFFFu, y, HALF);
-    if (!is_there)
-        return;
+    const struct ft_whole_layer &layer = layer_of(s, stage);
+    int32_t out = k_thread() % TILE, n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows;
+    struct tile_end end = {};
+    struct whole_qkv at = {};
+    end.is_there = row < n_rows;
+    end.row = min(row, n_rows - 1);
     if (kind == WHOLE_QKV) {
-        end_qkv(op, s, layer_of(s, stage).kv, at, {row, is_high, y, other});
+        at = whole_qkv_at(op, item);
+        prepare_qkv(op, s, layer.kv, at, end);
     } else if (kind == WHOLE_GATE_UP) {
-        if (!is_high)
-            put_parts(parts_at((char *)op.gate, op.n_rows, row, item * HALF + out),
-                      __fmul_rn(silu(y), other));
+        end.is_there = end.is_there && out < HALF;
+        end.to = parts_at((char *)op.gate, op.n_rows, end.row, item * HALF + out % HALF);
     } else if (kind == WHOLE_HEAD) {
-        if (item * TILE + out < op.vocab)
-            op.rows[row * op.row_stride + item * TILE + out] = y;
+        end.is_there = end.is_there && item * TILE + out < op.vocab;
+        end.to = (char *)(op.rows + end.row * op.row_stride + item * TILE + out);
     } else {
-        op.x[(int64_t)row * op.hidden + item * TILE + out] = __fadd_rn(end.before, y);
+        float *x = op.x + (int64_t)end.row * op.hidden + item * TILE + out;
+        end.before = __ldcg(x);
+        end.to = (char *)x;
+    }
+    const float *bias = op.has_biases ? bias_of(a, layer, kind, item, at) : NULL;
+    end.has_bias = bias != NULL;
+    end.bias = bias != NULL ? __ldg(bias) : 0.0f;
+    return end;
+}
+
+/* y: the sum of the output over the slices, times what the norm scales its row with. */
+static __device__ __forceinline__ void finish(enum whole_kind kind, const struct tile_end &end,
+                                              float y) {
+    if (end.has_bias)
+        y = __fadd_rn(y, end.bias);
+    float other = __shfl_xor_sync(0xFFFFFFFFu, y, HALF);
+    bool is_high = k_thread() % TILE >= HALF;
+    if (end.is_rotated)
+        y = is_high ? __fadd_rn(__fmul_rn(y, end.cosine), __fmul_rn(other, end.sine))
+                    : __fsub_rn(__fmul_rn(y, end.cosine), __fmul_rn(other, end.sine));
+    if (!end.is_there)
+        return;
+    if (kind == WHOLE_GATE_UP)
+        put_parts(end.to, __fmul_rn(silu(y), other));
+    else
+        *(float *)end.to = whole_is_direct(kind) ? __fadd_rn(end.before, y) : y;
+}
+
+/* A block's tiles of a matrix: rows by twos, in turn, by each of the warps that finish. */
+static __device__ __forceinline__ void finish_matrix(const struct whole_args &a,
+                                                     const struct shared &s, int32_t stage,
+                                                     int32_t rank, struct whole_turn &turn) {
+    enum whole_kind kind = whole_kind_of(a, stage);
+    int32_t n_rows = kind == WHOLE_HEAD ? a.op.n_picks : a.op.n_rows, out = k_thread() % TILE;
+    int32_t warp = k_thread() / 32 - FINISH_WARP, first = warp * 2 + k_thread() % 32 / TILE;
+    bool has_norm = kind == WHOLE_QKV || kind == WHOLE_GATE_UP;
+#pragma unroll 1
+    for (int32_t item = rank; item < a.n_items[kind]; item += (int32_t)gridDim.x) {
+        const float *sums = s.sums + turn.slot * WHOLE_WARPS * n_rows * TILE;
+        struct tile_end ends[FINISH_TURNS];
+        float y[FINISH_TURNS];
+        uint32_t read = 0;
+#pragma unroll
+        for (int i = 0; i < FINISH_TURNS; i++)
+            ends[i] = prepare(a, s, stage, item, first + i * FINISH_WARPS * 2);
+        k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
+#pragma unroll
+        for (int i = 0; i < FINISH_TURNS; i++) {
+            y[i] = add_pairs(sums + sum_at(ends[i].row, out), n_rows * TILE);
+            read ^= __float_as_uint(y[i]);
+            if (has_norm)
+                y[i] = __fmul_rn(y[i], s.small->scales[ends[i].row]);
+        }
+        k_turn_arrive_read(&s.small->is_finished[turn.slot], read, a.none);
+        whole_next(turn, a.at.n_handed);
+#pragma unroll
+        for (int i = 0; i < FINISH_TURNS; i++)
+            if (warp * 2 + i * FINISH_WARPS * 2 < n_rows)
+                finish(kind, ends[i], y[i]);
     }
 }
 
-/* What outputs of o and down are added to, by the warp that finishes a tile. */
-static __device__ __forceinline__ float load_before(const struct ft_op_whole &op, int32_t item,
-                                                    int32_t first_row) {
-    int32_t lane = k_thread() % 32, row = first_row + lane / TILE;
-    return row < op.n_rows ? __ldcg(op.x + (int64_t)row * op.hidden + item * TILE + lane % TILE)
-                           : 0.0f;
+/* Warps that add up what others have summed up of tiles, and write their outputs, while those go
+ * on. */
+static __device__ __forceinline__ void finish_all(const struct whole_args &a,
+                                                  const struct shared &s) {
+    struct whole_turn turn = {};
+    int32_t n_stages = a.op.n_layers * WHOLE_HEAD + 1, rank = (int32_t)blockIdx.x;
+#pragma unroll 1
+    for (int32_t stage = 0; stage < n_stages; stage++) {
+        all_sync(); /* the grid is past the barrier before this stage */
+        finish_matrix(a, s, stage, rank, turn);
+        rank = whole_rank_after(a, whole_kind_of(a, stage), rank);
+        if (stage < n_stages - 1)
+            all_sync(); /* this block is at the barrier behind it */
+    }
 }
 
-/* A tile's sums are added up by one warp, the warps taking turns, while the others go on. */
+/* A tile's sums to the warps that finish it. */
 template <int PASSES>
 static __device__ __forceinline__ void end_tile(const struct whole_args &a, const struct shared &s,
                                                 struct whole_turn &turn,
-                                                struct sums<PASSES> sums[SETS],
-                                                const struct tile_end &end) {
-    float *to = s.sums + turn.slot * WARPS * end.n_rows * TILE;
+                                                struct sums<PASSES> sums[SETS], int32_t n_rows) {
     k_turn_wait(&s.small->is_finished[turn.slot], turn.parity ^ 1);
-    hand_in<PASSES>(sums, to, end.n_rows);
+    hand_in<PASSES>(sums, s.sums + turn.slot * WHOLE_WARPS * n_rows * TILE, n_rows);
     k_fence_block();
     k_sync_warp();
     k_turn_arrive(&s.small->is_handed[turn.slot]);
-    if (end.first_row < end.n_rows) {
-        k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
-        finish(a, s, to, end);
-        k_fence_block();
-        k_sync_warp();
-    }
-    k_turn_arrive(&s.small->is_finished[turn.slot]);
     whole_next(turn, a.at.n_handed);
 }
 
@@ -331,40 +392,40 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
     bool is_direct = whole_is_direct(kind);
     int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_items = a.n_items[kind];
     int32_t n_chunks = a.n_in[kind] / CHUNK;
-    struct tile_end end = {stage, rank, n_rows, k_thread() / 32 * 2, 0.0f};
+    int32_t item = rank;
     if (!is_direct)
         whole_await_read(s.small, stage);
-    if (end.item >= n_items && !is_direct)
+    if (item >= n_items && !is_direct)
         whole_staged(s.small, stage); /* with nothing to stage */
     else if (kind == WHOLE_HEAD)
-        stage_picked(op, s, stage);
+        stage_picked<PASSES>(op, s, stage);
     else if (!is_direct)
         stage_normed<PASSES>(op, s, stage, norm_of(s, stage, kind));
-    struct whole_turn ring = whole_unpacked(s.small->ring[k_thread() / 32]);
-    struct whole_turn handed = whole_unpacked(s.small->handed[k_thread() / 32]);
+    uint32_t turns = s.small->turns[k_thread() / 32];
+    struct whole_turn ring = whole_unpacked(turns, WHOLE_RING);
+    struct whole_turn handed = whole_unpacked(turns, WHOLE_HANDED);
     struct sums<PASSES> sums[SETS] = {};
 #pragma unroll 1
-    for (; end.item < n_items; end.item += gridDim.x) {
+    for (; item < n_items; item += gridDim.x) {
         if (is_direct) {
-            struct whole_turn piece = whole_unpacked(s.small->pieces[k_thread() / 32]);
-            end.before = load_before(op, end.item, end.first_row);
+            uint32_t pieces = s.small->turns[k_thread() / 32];
+            struct whole_turn piece = whole_unpacked(pieces, WHOLE_PIECES);
             multiply_tile<PASSES, true>(a, s, ring, piece, n_rows, n_chunks, sums);
             k_sync_warp();
             if (k_thread() % 32 == 0)
-                s.small->pieces[k_thread() / 32] = whole_packed(piece);
+                s.small->turns[k_thread() / 32] = whole_packed(piece, WHOLE_PIECES);
             k_sync_warp();
         } else {
             struct whole_turn none = {};
             multiply_tile<PASSES, false>(a, s, ring, none, n_rows, n_chunks, sums);
         }
-        end_tile<PASSES>(a, s, handed, sums, end);
-        end.first_row = end.first_row == 0 ? (WHOLE_WARPS - 1) * 2 : end.first_row - 2;
+        end_tile<PASSES>(a, s, handed, sums, n_rows);
     }
+    uint32_t pieces = s.small->turns[k_thread() / 32] & WHOLE_TURN_BITS << WHOLE_PIECES;
     k_sync_warp();
-    if (k_thread() % 32 == 0) {
-        s.small->ring[k_thread() / 32] = whole_packed(ring);
-        s.small->handed[k_thread() / 32] = whole_packed(handed);
-    }
+    if (k_thread() % 32 == 0)
+        s.small->turns[k_thread() / 32] =
+            pieces | whole_packed(ring, WHOLE_RING) | whole_packed(handed, WHOLE_HANDED);
     k_sync_warp();
     if (!is_direct)
         k_turn_arrive(&s.small->is_read);
@@ -378,8 +439,8 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
     const struct ft_op_whole &op = a.op;
     bring_layer(op, s, 0);
     begin_rows(a, s);
-    uint32_t n_passed = whole_arrive(op, 0);
-    whole_await(op, n_passed, NULL, 0);
+    uint32_t n_passed = whole_arrive(op, 0, WHOLE_COMPUTE);
+    whole_await_stage(a, s, n_passed, 0);
     int32_t n_stages = op.n_layers * WHOLE_HEAD + 1, rank = (int32_t)blockIdx.x;
     for (int32_t stage = 0; stage < n_stages; stage++) {
         enum whole_kind kind = whole_kind_of(a, stage);
@@ -389,16 +450,15 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
         if (stage == n_stages - 1)
             break;
         rank = whole_rank_after(a, kind, rank);
-        n_passed = whole_arrive(op, n_passed);
+        n_passed = whole_arrive(op, n_passed, WHOLE_ALL);
         if (kind == WHOLE_QKV) {
             attend<Q>(a.at.small, n_passed);
-            n_passed = whole_arrive(op, n_passed);
-            whole_await(op, n_passed, NULL, 0);
+            n_passed = whole_arrive(op, n_passed, WHOLE_COMPUTE);
+            whole_await(op, n_passed);
             merge_all(a.at.small);
-            n_passed = whole_arrive(op, n_passed);
+            n_passed = whole_arrive(op, n_passed, WHOLE_COMPUTE);
         }
-        bool is_direct_next = whole_is_direct(whole_kind_of(a, stage + 1));
-        whole_await(op, n_passed, is_direct_next ? s.small : NULL, stage + 1);
+        whole_await_stage(a, s, n_passed, stage + 1);
     }
 }
 
@@ -418,11 +478,11 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
             k_turn_setup(&s.small->has_piece[i], 1);
             k_turn_setup(&s.small->is_piece_free[i], WHOLE_WARPS);
         }
-        k_turn_setup(&s.small->is_open, 1);
+        k_turn_setup(&s.small->is_open, COMPUTE);
         k_turn_setup(&s.small->is_entered, 1);
         for (int32_t i = 0; i < a.at.n_handed; i++) {
             k_turn_setup(&s.small->is_handed[i], COMPUTE);
-            k_turn_setup(&s.small->is_finished[i], COMPUTE);
+            k_turn_setup(&s.small->is_finished[i], FINISH_WARPS * 32);
         }
         k_turn_setup(&s.small->is_known, 1);
         k_turn_setup(&s.small->is_staged, COMPUTE);
@@ -430,21 +490,29 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
         k_turn_setup(&s.small->is_squared, COMPUTE);
     }
     __syncthreads();
-    if (threadIdx.x == COMPUTE)
-        whole_fetch_all(a, s);
-    if (threadIdx.x == COMPUTE + 32)
-        whole_fetch_x(a, s);
-    if (threadIdx.x >= COMPUTE)
-        return;
-    k_wait();
-    if (threadIdx.x == 0) {
-        s.small->is_whole = whole_assemble(a.op);
-        k_turn_arrive(&s.small->is_known);
+    if (threadIdx.x >= COMPUTE) {
+        k_give_registers<OTHER_REGISTERS>();
+        if (threadIdx.x == COMPUTE)
+            whole_fetch_all(a, s);
+        if (threadIdx.x == COMPUTE + 32)
+            whole_fetch_x(a, s);
+        if (threadIdx.x >= FINISH_WARP * 32) {
+            k_turn_wait(&s.small->is_known, 0);
+            if (s.small->is_whole)
+                finish_all(a, s);
+        }
+    } else {
+        k_take_registers<COMPUTE_REGISTERS>();
+        k_wait();
+        if (threadIdx.x == 0) {
+            s.small->is_whole = whole_assemble(a.op);
+            k_turn_arrive(&s.small->is_known);
+        }
+        block_sync();
+        if (s.small->is_whole)
+            run_layers<Q, PASSES>(a, s);
+        whole_leave(a.op);
     }
-    block_sync();
-    if (s.small->is_whole)
-        run_layers<Q, PASSES>(a, s);
-    whole_leave(a.op);
 }
 
 /* ---- launching */
@@ -501,7 +569,7 @@ static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
     at->squares = (int32_t)sizeof(struct small);
     at->angles = at->squares + (int32_t)(WARPS * row_floats);
     at->sums = at->angles + (int32_t)(op->head_dim * row_floats);
-    at->x = rounded(at->sums + at->n_handed * WARPS * TILE * row_floats);
+    at->x = rounded(at->sums + at->n_handed * WHOLE_WARPS * TILE * row_floats);
     at->kv = rounded(at->sums);
     at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
     at->n_kv = n_units > n_processors ? 2 : 1;

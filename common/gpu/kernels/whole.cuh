@@ -16,12 +16,19 @@ enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHO
 #define COLUMN_BYTES (CHUNK * 2)            /* a chunk of a row of weights, or of x in one size */
 #define SLOT_CHUNKS (K_BOX_COLUMNS / CHUNK) /* two of each set */
 #define SLOT_BYTES (2 * K_BOX_BYTES)        /* of both halves of a tile */
-/* Warps that compute, each with the columns that two warps of linear.cu have: fewer warps may keep
- * more in registers. Two more fetch weights, and x of o and down. */
+/* Warps that compute, each with the columns that two warps of linear.cu have, two slices beside
+ * each other: fewer warps may keep more in registers. Two more fetch weights, and x of o and down;
+ * two finish tiles. */
 #define SETS 2
 #define WHOLE_WARPS (WARPS / SETS)
 #define COMPUTE (32 * WHOLE_WARPS)
-#define WHOLE_THREADS (COMPUTE + 2 * 32)
+#define FINISH_WARP (WHOLE_WARPS + 2) /* the first */
+#define FINISH_WARPS 2
+#define FINISH_TURNS (FT_WHOLE_ROWS_MAX / 2 / FINISH_WARPS)
+#define WHOLE_THREADS (32 * (FINISH_WARP + FINISH_WARPS))
+/* Registers of a thread: all have 168 at first, and 65,536 are there. */
+#define OTHER_REGISTERS 104
+#define COMPUTE_REGISTERS 200
 /* A piece of x: the columns of a slot, of all rows. */
 #define PIECE_ROW_BYTES (SLOT_CHUNKS * ORDERS * COLUMN_BYTES)
 #define PIECES_MIN 2
@@ -59,13 +66,18 @@ struct whole_turn {
     int32_t slot;
     uint32_t parity;
 };
-/* Turns wait in shared memory between tiles or stages: what is kept in registers elsewhere is spilled,
- * and comes back from the second-level cache. */
-static __device__ __forceinline__ uint8_t whole_packed(const struct whole_turn &turn) {
-    return (uint8_t)(turn.slot * 2 | (int32_t)turn.parity);
+/* Turns wait in shared memory between tiles or stages: what is kept in registers elsewhere is
+ * spilled, and comes back from the second-level cache. */
+#define WHOLE_TURN_BITS 15u
+#define WHOLE_RING 0 /* where each lies in the word */
+#define WHOLE_PIECES 4
+#define WHOLE_HANDED 8
+static __device__ __forceinline__ uint32_t whole_packed(const struct whole_turn &turn, int at) {
+    return ((uint32_t)turn.slot * 2 | turn.parity) << at;
 }
-static __device__ __forceinline__ struct whole_turn whole_unpacked(uint8_t packed) {
-    return {packed / 2, packed % 2u};
+static __device__ __forceinline__ struct whole_turn whole_unpacked(uint32_t turns, int at) {
+    turns = turns >> at & WHOLE_TURN_BITS;
+    return {(int32_t)(turns / 2), turns % 2};
 }
 /* A tile is eight outputs and eight others, so that both halves of a rotated pair, or gate and up,
  * meet in a warp: which matrix each half is of, and its first row there. */
@@ -88,24 +100,23 @@ struct small {
     uint64_t is_open, is_entered;
     float scales[GROUP];
     struct ft_span spans[FT_WHOLE_ROWS_MAX];
-    struct ft_whole_layer layers[2]; /* that of an even number, and the other */
+    struct ft_whole_layer layers[2];  /* that of an even number, and the other */
     struct ft_op_attention attention; /* of the layer in hand */
     int32_t slots[FT_WHOLE_ROWS_MAX], positions[FT_WHOLE_ROWS_MAX];
     uint64_t is_known;
     uint64_t is_staged, is_read; /* turns of x, see whole_staged */
     uint64_t is_squared;         /* what the head's rows are scaled with is known */
     uint32_t is_whole;
-    /* Whose turn it is for each warp, packed: of slots, of pieces, of sums. */
-    uint8_t ring[WHOLE_WARPS], pieces[WHOLE_WARPS], handed[WHOLE_WARPS];
-    struct whole_args args; /* for functions that are not inlined: near, unlike a parameter */
+    uint32_t turns[WHOLE_WARPS]; /* of each warp: slots, pieces and sums, packed */
+    struct whole_args args;      /* for functions that are not inlined: near, unlike a parameter */
 };
 
 struct shared {
     char *ring;              /* [n_slots][SLOT_BYTES] */
     float (*squares)[WARPS]; /* [n_rows], of the warps that stage x */
     float *angles;           /* [n_rows][head_dim]: cosines, then sines */
-    float *sums;             /* [n_handed][WARPS][n_rows][TILE], of tiles in turn, see sum_at */
-    char *x;                 /* in parts, see parts_at; of o and down [n_pieces] in turn */
+    float *sums; /* [n_handed][WHOLE_WARPS][n_rows][TILE], of tiles in turn, see sum_at */
+    char *x;     /* in parts, see parts_at; of o and down [n_pieces] in turn */
     struct small *small;
 };
 
@@ -128,6 +139,11 @@ static __device__ __forceinline__ int32_t sum_at(int32_t row, int32_t out) {
 /* A barrier of the threads that compute. */
 static __device__ __forceinline__ void block_sync(void) {
     k_sync_some(1 + TEAMS, COMPUTE);
+}
+
+/* A barrier of these and of those that finish tiles. */
+static __device__ __forceinline__ void all_sync(void) {
+    k_sync_some(2 + TEAMS, COMPUTE + 32 * FINISH_WARPS);
 }
 
 /* x of a stage is there; and nobody reads that of the stage before it. Barriers that racecheck
@@ -394,11 +410,20 @@ static __device__ __forceinline__ void whole_mark(const struct ft_op_whole &op, 
         op.marks_ns[n_passed / gridDim.x * 2 - 2 + is_over] = k_now_ns();
 }
 
+/* Who takes part in a barrier: those that compute, or also those that finish tiles. */
+enum whole_who { WHOLE_COMPUTE, WHOLE_ALL };
+static __device__ __forceinline__ void sync_of(enum whole_who who) {
+    if (who == WHOLE_ALL)
+        all_sync();
+    else
+        block_sync();
+}
+
 /* A barrier of all blocks of an assembled grid, in two halves. What a block does between them may
  * touch nothing that another writes before it arrives. Returns what to await. */
 static __device__ __forceinline__ uint32_t whole_arrive(const struct ft_op_whole &op,
-                                                        uint32_t n_passed) {
-    block_sync();
+                                                        uint32_t n_passed, enum whole_who who) {
+    sync_of(who);
     n_passed += gridDim.x;
     if (threadIdx.x == 0) {
         whole_mark(op, n_passed, 0);
@@ -406,19 +431,31 @@ static __device__ __forceinline__ uint32_t whole_arrive(const struct ft_op_whole
     }
     return n_passed;
 }
-/* opened: NULL, or where the thread that fetches x waits for the next stage, o or down. */
-static __device__ __forceinline__ void whole_await(const struct ft_op_whole &op, uint32_t n_passed,
-                                                   struct small *opened, int32_t next) {
-    if (threadIdx.x == 0) {
-        while (k_ask(&op.state->arrived) < n_passed)
-            k_relax();
-        if (opened != NULL) {
-            k_turn_wait(&opened->is_entered, ((uint32_t)next / 2 % 2) ^ 1);
-            k_turn_arrive(&opened->is_open);
-        }
-        whole_mark(op, n_passed, 1);
-    }
+static __device__ __forceinline__ void whole_pass(const struct ft_op_whole &op, uint32_t n_passed) {
+    while (k_ask(&op.state->arrived) < n_passed)
+        k_relax();
+    whole_mark(op, n_passed, 1);
+}
+static __device__ __forceinline__ void whole_await(const struct ft_op_whole &op,
+                                                   uint32_t n_passed) {
+    if (threadIdx.x == 0)
+        whole_pass(op, n_passed);
     block_sync();
+}
+/* Before a stage, whose x a thread of its own fetches when it is o or down: all that compute open
+ * it, which racecheck follows, the others as soon as the block has arrived. */
+static __device__ __forceinline__ void whole_await_stage(const struct whole_args &a,
+                                                         const struct shared &s, uint32_t n_passed,
+                                                         int32_t stage) {
+    bool is_direct = whole_is_direct(whole_kind_of(a, stage));
+    if (threadIdx.x == 0) {
+        whole_pass(a.op, n_passed);
+        if (is_direct)
+            k_turn_wait(&s.small->is_entered, ((uint32_t)stage / 2 % 2) ^ 1);
+    }
+    if (is_direct)
+        k_turn_arrive(&s.small->is_open);
+    all_sync();
 }
 
 /* The last block to leave, of a grid that has assembled or of one that has not, makes the state

@@ -346,7 +346,7 @@ template <int Q> static __device__ __noinline__ void attend(int32_t small_at, ui
         start_kv(a, small->attention, unit, memory + at, false);
         find_first<Q>(a, memory, unit);
     }
-    whole_await(a.op, n_passed, NULL, 0);
+    whole_await(a.op, n_passed);
 #pragma unroll 1
     while (unit.span.n_rows > 0) {
         struct unit next = {};

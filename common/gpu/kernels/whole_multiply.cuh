@@ -34,8 +34,7 @@ static __device__ __forceinline__ struct whole_column column_of(int32_t pass, in
  * in the same banks: every other row begins with the second chunk. */
 template <int PASSES>
 static __device__ __forceinline__ uint32_t multiply_group(const char *slot, int32_t lane,
-                                                          int32_t group,
-                                                          const uint4 x[2][PASSES],
+                                                          int32_t group, const uint4 x[2][PASSES],
                                                           struct sums<PASSES> &sums) {
     const char *from = slot + lane / 4 * (K_BOX_COLUMNS * 2) + group * 128;
     bool is_odd = lane / 4 % 2 != 0;
@@ -90,24 +89,24 @@ multiply_tile(const struct whole_args &a, const struct shared &s, struct whole_t
         struct whole_column own = column_of<PASSES>(p, lane / 4);
         columns[p] = (min(own.row, n_rows - 1) * ORDERS + own.part) * COLUMN_BYTES;
     }
-    const char *x = s.x + warp * 2 * apart + lane % 4 * 16;
+    const char *x = s.x + warp * SETS * 2 * apart + lane % 4 * 16;
 #pragma unroll 1
     for (int32_t at = 0; at < n_chunks; at += SLOT_CHUNKS) {
         uint4 parts[SETS][2][PASSES];
-        int32_t n_left = n_chunks - at - warp * 2;
+        int32_t n_left = n_chunks - at - warp * SETS * 2;
         uint32_t read = 0, read_x = 0;
         if (IN_PIECES)
             k_turn_wait(&s.small->has_piece[piece.slot], piece.parity);
         const char *from = x + (IN_PIECES ? piece.slot * SLOT_CHUNKS : at) * apart;
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-            read_x ^= load_parts<PASSES>(from + j * WHOLE_WARPS * 2 * apart, apart, columns,
-                                         n_left - j * WHOLE_WARPS * 2, parts[j]);
+            read_x ^=
+                load_parts<PASSES>(from + j * 2 * apart, apart, columns, n_left - j * 2, parts[j]);
         k_turn_wait(&s.small->is_full[turn.slot], turn.parity);
 #pragma unroll
         for (int j = 0; j < SETS; j++)
-            read ^= multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane,
-                                           warp + j * WHOLE_WARPS, parts[j], sums[j]);
+            read ^= multiply_group<PASSES>(s.ring + turn.slot * SLOT_BYTES, lane, warp * SETS + j,
+                                           parts[j], sums[j]);
         k_sync_warp();
         if (lane == 0) {
             k_turn_arrive_read(&s.small->is_free[turn.slot], read, a.none);
@@ -129,8 +128,8 @@ static __device__ __forceinline__ float by_size(float large, float middle, float
     return __fadd_rn(__fadd_rn(small, middle), large);
 }
 template <int PASSES>
-static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASSES> &sums,
-                                                          int half, int32_t lane) {
+static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASSES> &sums, int half,
+                                                          int32_t lane) {
     int i = half * 2, own = lane % 4;
     const float(*at)[4] = sums.at;
     if constexpr (PASSES == 3) {
@@ -150,25 +149,25 @@ static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASS
     }
 }
 
-/* A warp's sums of the rows that there are; they are zero afterwards. */
+/* A warp's sums of the rows that there are, its pair of slices added up; they are zero
+ * afterwards. */
 template <int PASSES>
 static __device__ __forceinline__ void hand_in(struct sums<PASSES> sums[SETS], float *to,
                                                int32_t n_rows) {
+    static_assert(SETS == 2, "a pair");
     int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
 #pragma unroll
-    for (int j = 0; j < SETS; j++) {
+    for (int half = 0; half < 2; half++) {
+        struct row_sums rows = rows_of<PASSES>(sums[0], half, lane);
+        struct row_sums others = rows_of<PASSES>(sums[1], half, lane);
+        int32_t out = lane / 4 + half * HALF;
 #pragma unroll
-        for (int half = 0; half < 2; half++) {
-            struct row_sums rows = rows_of<PASSES>(sums[j], half, lane);
-            int32_t out = lane / 4 + half * HALF;
-#pragma unroll
-            for (int i = 0; i < 2; i++)
-                if (rows.row[i] < n_rows)
-                    to[(warp + j * WHOLE_WARPS) * n_rows * TILE + sum_at(rows.row[i], out)] =
-                        rows.at[i];
-        }
-        sums[j] = {};
+        for (int i = 0; i < 2; i++)
+            if (rows.row[i] < n_rows)
+                to[warp * n_rows * TILE + sum_at(rows.row[i], out)] =
+                    __fadd_rn(rows.at[i], others.at[i]);
     }
+    sums[0] = sums[1] = {};
 }
 
 #endif

@@ -84,6 +84,10 @@ static inline void k_bulk_start(void *shared, const void *global, uint32_t bytes
 }
 static inline void k_fence_block(void) {
 }
+template <int N> static inline void k_give_registers(void) {
+}
+template <int N> static inline void k_take_registers(void) {
+}
 static inline int32_t k_thread(void) {
     return (int32_t)threadIdx.x;
 }
