@@ -428,9 +428,7 @@ sum_round(const struct many_args &a, const struct many_shared &s, struct way &w,
         if (piece < n_own)
             read ^= multiply<ROWS>(stage + outs + BOX_BYTES, stage + rows + 2 * OPERAND_BYTES,
                                    sums);
-        k_sync_warp();
-        if (threadIdx.x % 32 == 0)
-            k_turn_arrive_read(&s.is_free[w.next.slot], read, a.none);
+        k_turn_arrive_read(&s.is_free[w.next.slot], read, a.none);
         next_slot<ROWS>(w.next);
         finish_last<ROWS>(a, s, w.last); /* while others may still send */
     }
@@ -523,7 +521,7 @@ static __global__ void __launch_bounds__(TEAM, 1)
     if (threadIdx.x == 0) {
         for (int i = 0; i < P::STAGES; i++) {
             k_turn_setup(&s.is_full[i], 1);
-            k_turn_setup(&s.is_free[i], TEAM / 32);
+            k_turn_setup(&s.is_free[i], TEAM); /* racecheck follows turns of all */
         }
         for (int i = 0; i < 2; i++)
             k_turn_setup(&s.is_sent[i], 1);
