@@ -133,7 +133,7 @@ struct ft_rpc_server_opts {
     size_t message_max;    /* bytes, received; 0: 4 MiB */
     size_t reply_max;      /* bytes, sent; 0: message_max */
     size_t send_queue_max; /* bytes queued per call before send fails; 0: 1 MiB */
-    int32_t calls_max;     /* concurrent calls; past it RESOURCE_EXHAUSTED; 0: 4096 */
+    int32_t calls_max;     /* past it RESOURCE_EXHAUSTED, retry-after-ms; 0: 4096 */
     /* A server with a TCP endpoint asks connections that are silent for so long, and ends those
      * that say nothing for a third of it; 0: 30 s. One with Unix endpoints alone never asks. */
     int32_t keepalive_ms;

@@ -207,6 +207,12 @@ static bool has_place(struct ft_rpc_call *call, const struct ft_rpc_method *meth
     return call->in_crowd;
 }
 
+/* Calls end all the time: it is worth asking again, about a short answer later. */
+static void refuse_crowded(struct ft_rpc_call *call) {
+    ft_rpc_call_trailer(call, "retry-after-ms", "500");
+    ft_rpc_call_refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls at once");
+}
+
 static void on_accept(void *owner, bool ok) {
     struct ft_rpc_call *call = owner;
     struct ft_rpc_server *server = call->server;
@@ -224,7 +230,7 @@ static void on_accept(void *owner, bool ok) {
     else if (method == NULL)
         ft_rpc_call_refuse(call, GRPC_STATUS_UNIMPLEMENTED, "no such method");
     else if (!has_place(call, method))
-        ft_rpc_call_refuse(call, GRPC_STATUS_RESOURCE_EXHAUSTED, "too many calls at once");
+        refuse_crowded(call);
     else
         ft_rpc_call_begin(call, method);
 }

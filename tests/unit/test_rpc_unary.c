@@ -279,6 +279,7 @@ START_TEST(calls_past_calls_max_are_exhausted_and_the_others_go_on) {
     struct rpc_answer a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("x"), NULL);
     ck_assert_int_eq(a.status.code, RESOURCE_EXHAUSTED);
     ck_assert_str_eq(a.status.text, "too many calls at once");
+    ck_assert_int_eq(a.status.retry_after_ms, 500);
     ft_rpc_call_reply(fx.echo.hanging, ft_str_c("one ends"));
     ck_assert(rpc_wait_int(&fx.echo.gone, 1, 2900));
     a = rpc_ask(fx.client, "/test.Echo/Unary", ft_str_c("x"), NULL);
