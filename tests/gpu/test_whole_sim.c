@@ -140,10 +140,14 @@ START_TEST(bits_do_not_depend_on_the_order_of_threads) {
     float *want = expected(m, &n);
     for (uint64_t seed = 0; seed < 12; seed++) {
         sim_seed(seed);
+        if (seed >= 8) /* those that fetch, and those that end tiles, late in turn */
+            sim_starve(8 + (uint32_t)seed % 4, 100);
         ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
+        ck_assert_int_eq(sim_last().is_stuck, 0);
         ck_assert(is_all(m, want, n));
         whole_model_reset(m);
     }
+    sim_starve(0, 0);
     free(want);
     whole_model_destroy(m);
 }
@@ -167,8 +171,10 @@ START_TEST(blocks_without_tiles_miss_no_turn) {
     whole_model_op(m)->patience_ns = 100000000;
     float *want = expected(m, &n);
     whole_model_target(m)->n_processors = 10; /* tiles: q, k, v 8, o 4, gate and up 8, down 4 */
-    for (uint64_t seed = 0; seed < 8; seed++) {
+    for (uint64_t seed = 0; seed < 16; seed++) {
         sim_seed(seed);
+        if (seed >= 8) /* and one of them, or of those that end tiles, late by whole stages */
+            sim_starve(8 + (uint32_t)seed % 4, 300);
         sim_hold();
         ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
         struct sim_result result = sim_run(10);
@@ -176,6 +182,7 @@ START_TEST(blocks_without_tiles_miss_no_turn) {
         ck_assert(is_all(m, want, n));
         whole_model_reset(m);
     }
+    sim_starve(0, 0);
     free(want);
     whole_model_destroy(m);
 }
@@ -222,6 +229,8 @@ int main(void) {
     tcase_add_test(tcase, grid_without_room_gives_up_and_writes_nothing);
     tcase_add_test(tcase, grids_that_share_a_card_end);
     tcase_add_test(tcase, grid_that_is_late_is_whole_or_gives_up);
+    suite_add_tcase(suite, tcase);
+    tcase = tcase_create("turns");
     tcase_add_test(tcase, bits_do_not_depend_on_the_order_of_threads);
     tcase_add_test(tcase, blocks_without_tiles_miss_no_turn);
     suite_add_tcase(suite, tcase);

@@ -109,6 +109,7 @@ static struct {
     void *scheduler_sp;
     fiber *current;
     uint64_t random, now_ns, switches, relaxes;
+    uint32_t starved, seldom; /* see sim_starve; seldom 0: none */
     bool is_holding;
     std::deque<launch> held;
     std::vector<char *> stacks;
@@ -123,6 +124,11 @@ static uint64_t draw(void) {
 extern "C" void sim_seed(uint64_t seed) {
     sim.random = seed * 2 + 1;
     draw();
+}
+
+extern "C" void sim_starve(uint32_t warp, uint32_t seldom) {
+    sim.starved = warp;
+    sim.seldom = seldom;
 }
 
 /* ---- fibers */
@@ -180,6 +186,8 @@ static std::unique_ptr<block> start_block(launch *of, const std::shared_ptr<clus
     b->fibers.resize(n);
     b->warps.resize((n + WARP - 1) / WARP);
     b->slow = (uint32_t)(draw() % (2 * b->warps.size()));
+    if (sim.seldom > 0)
+        b->slow = sim.starved;
     b->shared = (char *)aligned_alloc(1024, SHARED_BYTES);
     memset(b->shared, 0xFF, SHARED_BYTES); /* NaN */
     dim3 place(at % of->grid.x, at / of->grid.x % of->grid.y, at / of->grid.x / of->grid.y);
@@ -232,6 +240,7 @@ static bool has_ready(const block &b, uint32_t warp) {
 static struct sim_result run(std::vector<launch *> launches, int32_t n_places) {
     std::vector<std::unique_ptr<block>> blocks;
     struct sim_result result = {0, 0};
+    uint32_t seldom = sim.seldom > 0 ? sim.seldom : SELDOM;
     sim.switches = 0;
     progress();
     for (;;) {
@@ -252,7 +261,7 @@ static struct sim_result run(std::vector<launch *> launches, int32_t n_places) {
         /* some warps of the block go on, from a random one */
         for (uint32_t i = 0, n = 1 + (uint32_t)(draw() % n_warps); i < n_warps && n > 0; i++) {
             uint32_t warp = (first + i) % n_warps;
-            if (!has_ready(b, warp) || (warp == b.slow && draw() % SELDOM != 0))
+            if (!has_ready(b, warp) || (warp == b.slow && draw() % seldom != 0))
                 continue;
             run_warp(b, warp);
             is_any = true;

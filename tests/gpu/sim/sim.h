@@ -21,6 +21,9 @@ struct sim_result {
 
 /* Of the order in which threads run from now on. */
 void sim_seed(uint64_t seed);
+/* One warp of each block gets on once where it could have so many times, from now on; 0: each block
+ * has a warp of its own that is a little slow, or none. */
+void sim_starve(uint32_t warp, uint32_t seldom);
 /* Launches after sim_hold run together at sim_run, on n_places processors with room for one block
  * each: blocks are dealt out in an order drawn from the seed, of all grids. */
 void sim_hold(void);
