@@ -410,20 +410,17 @@ static __device__ __forceinline__ void whole_mark(const struct ft_op_whole &op, 
         op.marks_ns[n_passed / gridDim.x * 2 - 2 + is_over] = k_now_ns();
 }
 
-/* Who takes part in a barrier: those that compute, or also those that finish tiles. */
+/* Whose writes a barrier is for: of those that compute, or also of those that finish tiles. */
 enum whole_who { WHOLE_COMPUTE, WHOLE_ALL };
-static __device__ __forceinline__ void sync_of(enum whole_who who) {
-    if (who == WHOLE_ALL)
-        all_sync();
-    else
-        block_sync();
-}
 
 /* A barrier of all blocks of an assembled grid, in two halves. What a block does between them may
  * touch nothing that another writes before it arrives. Returns what to await. */
 static __device__ __forceinline__ uint32_t whole_arrive(const struct ft_op_whole &op,
                                                         uint32_t n_passed, enum whole_who who) {
-    sync_of(who);
+    if (who == WHOLE_ALL)
+        all_sync();
+    else
+        block_sync();
     n_passed += gridDim.x;
     if (threadIdx.x == 0) {
         whole_mark(op, n_passed, 0);
