@@ -149,6 +149,13 @@ void spin(int64_t ns) {
         ft_rpc_loop_step(service.loop, until);
 }
 
+void await_cancelled(int n) {
+    int64_t until = ft_clock_now_ns() + RUN_NS;
+    while (service.n_cancelled < n && ft_clock_now_ns() < until)
+        ft_rpc_loop_step(service.loop, ft_clock_now_ns() + 10000000);
+    ck_assert_int_eq(service.n_cancelled, n);
+}
+
 json_t *parse_output(void) {
     json_error_t where;
     json_t *root = json_loadb(out.ptr, out.len, JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, &where);
