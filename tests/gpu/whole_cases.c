@@ -151,6 +151,37 @@ START_TEST(row_has_the_same_bits_in_any_company) {
 }
 END_TEST
 
+/* A window hides a broken position from some rows of a step, and not from others. */
+START_TEST(row_has_the_same_bits_whatever_it_does_not_see) {
+    struct whole_shape shape = one_layer;
+    struct whole_seq seq = {60, 8};
+    shape.window = 5;
+    struct whole_model *m = whole_model_create(&shape, 1, 9);
+    int64_t n, stride = whole_model_op(m)->row_stride;
+    for (int n_way = 0; n_way < 2; n_way++) {
+        cudaError_t (*run)(struct whole_model *) =
+            n_way == 0 ? whole_model_single : whole_model_whole;
+        whole_model_place(m, &seq, 1, seq.n_rows);
+        whole_model_reset(m);
+        ck_assert_int_eq(run(m), cudaSuccess);
+        float *want = whole_model_results(m, &n);
+        whole_model_reset(m);
+        whole_model_spoil(m, 57);
+        ck_assert_int_eq(run(m), cudaSuccess);
+        float *got = whole_model_results(m, &n);
+        for (int32_t row = 0; row < seq.n_rows; row++)
+            if (row < 2) /* at 60 and 61 */
+                ck_assert(!isfinite(got[row * stride]));
+            else
+                ck_assert_mem_eq(want + row * stride, got + row * stride,
+                                 sizeof *got * (size_t)shape.vocab);
+        free(want);
+        free(got);
+    }
+    whole_model_destroy(m);
+}
+END_TEST
+
 START_TEST(step_that_is_refused_says_why) {
     struct whole_model *m = whole_model_create(&one_layer, 1, 6);
     struct whole_seq seq = {0, 8};
@@ -187,5 +218,6 @@ void whole_cases_add(TCase *tcase) {
     tcase_add_test(tcase, step_of_other_shapes_has_the_bits_of_single_kernels);
     tcase_add_test(tcase, step_far_into_a_context_has_the_bits_of_single_kernels);
     tcase_add_test(tcase, row_has_the_same_bits_in_any_company);
+    tcase_add_test(tcase, row_has_the_same_bits_whatever_it_does_not_see);
     tcase_add_test(tcase, step_that_is_refused_says_why);
 }

@@ -277,6 +277,24 @@ void whole_model_reset(struct whole_model *m) {
          "clear");
 }
 
+void whole_model_spoil(struct whole_model *m, int32_t position) {
+    int32_t dim = m->shape.head_dim, n_kv = m->shape.n_kv_heads, at = position % FT_OPS_KV_BLOCK;
+    int32_t padded = (int32_t)ft_kv_padded_dim(dim);
+    float *kv = malloc(m->kv_bytes);
+    memcpy(kv, m->kv_before[0], m->kv_bytes);
+    for (int32_t h = 0; h < n_kv; h++) {
+        float *head =
+            kv + m->table[position / FT_OPS_KV_BLOCK] * ft_kv_block_floats(n_kv, dim) +
+            h * ft_kv_head_floats(dim);
+        for (int32_t d = 0; d < dim; d++) {
+            head[d * FT_OPS_KV_BLOCK + at] = NAN;
+            head[(FT_OPS_KV_BLOCK + at) * padded + d] = INFINITY;
+        }
+    }
+    copy_in(m->layers[0].kv, kv, m->kv_bytes);
+    free(kv);
+}
+
 static struct ft_matrix matrix(const void *weight, int32_t n_out, const float *bias, float *out,
                                int64_t stride) {
     return (struct ft_matrix){weight, FT_ELEM_BF16, n_out, bias, out, stride};

@@ -34,6 +34,9 @@ void whole_model_place(struct whole_model *m, const struct whole_seq *seqs, int3
                        int32_t n_picks);
 /* KV as it was after create, results NaN. */
 void whole_model_reset(struct whole_model *m);
+/* Until then the first layer's KV of this position of the first sequence is of what a broken step
+ * leaves behind: keys NaN, values infinite. */
+void whole_model_spoil(struct whole_model *m, int32_t position);
 
 cudaError_t whole_model_single(struct whole_model *m);
 /* Fails the test when the step is refused. */
