@@ -61,10 +61,12 @@ void co_group_reap(struct co_app *app) {
     app->n_orphans = 0;
     for (struct co_request *r = app->first, *next; r != NULL; r = next) {
         next = r->next;
-        if (r->call == NULL && r->state != CO_REQUEST_ENDED)
+        if (r->call == NULL && r->state != CO_REQUEST_ENDED) {
+            r->is_orphan = true;
             co_request_event(r, CO_EVENT_CANCEL); /* frees r alone */
-        else
+        } else {
             co_request_collect(r);
+        }
     }
 }
 

@@ -322,7 +322,10 @@ static void on_fail(struct co_request *r) {
 
 static void on_cancel(struct co_request *r) {
     leave(r);
-    r->app->stats.cancelled++;
+    if (r->is_orphan) /* no client went away */
+        r->app->stats.failed++;
+    else
+        r->app->stats.cancelled++;
     ft_debug("request-cancelled request %s tokens %d", r->id, r->n - r->n_prompt);
     co_request_collect(r);
 }

@@ -270,11 +270,9 @@ static void on_end(void *user, const struct ft_rpc_status *status) {
     *(int *)user = status->code;
 }
 
-/* A call is one request to who cancels it, whether the client named it or not. */
-START_TEST(continuations_share_the_id_that_was_made_for_their_call) {
+/* Three of a prompt of three tokens; status is below 0 until their call has ended. */
+static void ask_for_three(const int32_t *prompt, int *status) {
     static const struct ft_rpc_stream_handlers handlers = {on_part, NULL, on_end};
-    static const int32_t prompt[] = {1, 2, 3};
-    begin(&(struct sim_opts){.max_seqs = 4});
     struct ft_wire_generate request = {
         .input = {.kind = FT_WIRE_INPUT_IDS, .ids = prompt, .n_ids = 3},
         .params = {.has_n = true, .n = 3, .has_max_tokens = true, .max_tokens = 50},
@@ -282,13 +280,21 @@ START_TEST(continuations_share_the_id_that_was_made_for_their_call) {
     struct ft_rpc_call_opts opts = {.deadline_ns = 0};
     struct ft_rpc_stream *call;
     struct ft_buf out;
-    int status = -1;
+    *status = -1;
     ft_buf_init(&out, 0);
     ft_wire_encode_generate(&request, &out);
     ft_rpc_stream_open(&call, g_world.client, FT_WIRE_INFERENCE_SERVICE "Generate", &opts,
-                       &handlers, &status, NULL);
+                       &handlers, status, NULL);
     ft_rpc_stream_send(call, ft_buf_str(&out));
     ft_buf_fini(&out);
+}
+
+/* A call is one request to who cancels it, whether the client named it or not. */
+START_TEST(continuations_share_the_id_that_was_made_for_their_call) {
+    static const int32_t prompt[] = {1, 2, 3};
+    int status;
+    begin(&(struct sim_opts){.max_seqs = 4});
+    ask_for_three(prompt, &status);
     while (g_world.app->first == NULL)
         step();
     const struct co_request *first = g_world.app->first, *r = first;
@@ -298,6 +304,21 @@ START_TEST(continuations_share_the_id_that_was_made_for_their_call) {
     while (status < 0)
         step();
     ck_assert_int_eq(status, 0);
+    world_stop(&g_world);
+}
+END_TEST
+
+/* One continuation fails and the call with it; that is not a client that went away. */
+START_TEST(continuations_of_a_call_that_failed_count_as_failed) {
+    static const int32_t prompt[] = {1, 2, SIM_POISON};
+    int status;
+    begin(&(struct sim_opts){.max_seqs = 4, .no_draft = true});
+    ask_for_three(prompt, &status);
+    while (status < 0 || g_world.app->first != NULL)
+        step();
+    ck_assert_int_eq(status, 13);
+    ck_assert_uint_eq(g_world.app->stats.failed, 3);
+    ck_assert_uint_eq(g_world.app->stats.cancelled, 0);
     world_stop(&g_world);
 }
 END_TEST
@@ -317,6 +338,7 @@ int main(void) {
     tcase_add_test(tc, request_without_blocks_in_the_worker_is_told_so);
     tcase_add_test(tc, non_finite_row_of_a_prompt_is_counted);
     tcase_add_test(tc, continuations_share_the_id_that_was_made_for_their_call);
+    tcase_add_test(tc, continuations_of_a_call_that_failed_count_as_failed);
     suite_add_tcase(suite, tc);
     return suite_run(suite);
 }
