@@ -221,7 +221,7 @@ static __device__ __forceinline__ void hand_in(struct sums<T, G> &sums, float *t
                 float *s = &sums.at[t][g][0][i];
                 int32_t row = g * GROUP + lane % 4 * 2 + i % 2, out = lane / 4 + i / 2 * 8;
                 to[((t * WARPS + warp) * GROUP * G + row) * SUM_STRIDE + out] =
-                    __fadd_rn(__fadd_rn(s[8], s[4]), s[0]);
+                    by_size(s[0], s[4], s[8]);
                 s[0] = s[4] = s[8] = 0.0f;
             }
 }

@@ -75,6 +75,11 @@ static __device__ __forceinline__ void split_x(float a, float b, uint32_t parts[
     parts[2] = top_halves(below_top(a), below_top(b));
 }
 
+/* Sums of products of each size. */
+static __device__ __forceinline__ float by_size(float large, float middle, float small) {
+    return __fadd_rn(__fadd_rn(small, middle), large);
+}
+
 /* This lane's eight columns of a row of x, in parts: two mma's pairs of each. */
 static __device__ __forceinline__ void load_x(const float *from, bool is_there,
                                               uint32_t x[ORDERS][4]) {

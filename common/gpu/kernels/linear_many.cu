@@ -256,7 +256,7 @@ static __device__ __forceinline__ struct slice_sums take(const struct warp_sums 
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float(*at)[4] = sums.at[t];
-            out.at[t][i] = __fadd_rn(__fadd_rn(at[2][i], at[1][i]), at[0][i]);
+            out.at[t][i] = by_size(at[0][i], at[1][i], at[2][i]);
         }
     return out;
 }

@@ -433,7 +433,7 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
 
 /* ---- the step */
 
-template <int Q, int PASSES>
+template <int N, int PASSES>
 static __device__ __forceinline__ void run_layers(const struct whole_args &a,
                                                   const struct shared &s) {
     const struct ft_op_whole &op = a.op;
@@ -452,7 +452,7 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
         rank = whole_rank_after(a, kind, rank);
         n_passed = whole_arrive(op, n_passed, WHOLE_ALL);
         if (kind == WHOLE_QKV) {
-            attend<Q>(a.at.small, n_passed);
+            attend<N>(a.at.small, n_passed);
             n_passed = whole_arrive(op, n_passed, WHOLE_COMPUTE);
             whole_await(op, n_passed);
             merge_all(a.at.small);
@@ -464,7 +464,7 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
 
 /* A block has every gridDim.x-th tile of each matrix, a warp its share of the columns; a segment of
  * KV is a block's. Moves each weight once, and the KV of each row. */
-template <int Q, int PASSES>
+template <int N, int PASSES>
 static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
     whole_kernel(const __grid_constant__ struct whole_args a) {
     K_SHARED_MEMORY(char, memory);
@@ -510,7 +510,7 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
         }
         block_sync();
         if (s.small->is_whole)
-            run_layers<Q, PASSES>(a, s);
+            run_layers<N, PASSES>(a, s);
         whole_leave(a.op);
     }
 }
@@ -528,52 +528,44 @@ static int passes_of(const struct ft_op_whole *op) {
     return op->n_rows <= 2 ? 1 : op->n_rows <= 5 ? 2 : 3;
 }
 
-/* By queries of a tile and passes. A block has two teams: as many queries as two tiles have are
- * done in one go. */
+/* By queries of a tile, eight a height, and passes. */
 struct whole_version {
-    int32_t n_queries;
     const void *kernel;
     int64_t tile_bytes;
 };
-#define VERSION(q, p) {q, (const void *)whole_kernel<q, p>, (int64_t)sizeof(tile<q, DIM_WHOLE>)}
+#define VERSION(n, p) {(const void *)whole_kernel<n, p>, (int64_t)sizeof(tile<n, DIM_WHOLE>)}
 #define PASSES_MAX 3
-#define HEIGHTS 3 /* numbers of queries */
+#define HEIGHTS 3
 static const struct whole_version versions[HEIGHTS][PASSES_MAX] = {
-    {VERSION(4, 1), VERSION(4, 2), VERSION(4, 3)},
     {VERSION(8, 1), VERSION(8, 2), VERSION(8, 3)},
-    {VERSION(8, 1), VERSION(12, 2), VERSION(12, 3)},
+    {VERSION(16, 1), VERSION(16, 2), VERSION(16, 3)},
+    {VERSION(24, 1), VERSION(24, 2), VERSION(24, 3)},
 };
+/* One tile for all queries where it may be as high; else of the highest as many as it takes. */
 static const struct whole_version *version_of(const struct ft_op_whole *op) {
-    int32_t n = queries_of(op);
-    bool is_one_row_each = op->n_spans == op->n_rows && n <= 4;
-    int height = is_one_row_each ? 0 : n > 2 * 8 && n <= 2 * 12 ? 2 : 1;
-    return &versions[height][passes_of(op) - 1];
+    int32_t height = (int32_t)k_ceil_div(queries_of(op), GROUP);
+    return &versions[(height < HEIGHTS ? height : HEIGHTS) - 1][passes_of(op) - 1];
 }
 static int32_t rounded(int64_t bytes) {
     return (int32_t)((bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN);
 }
 
-static int32_t tiles_of(const struct ft_op_whole *op) {
-    return (int32_t)k_ceil_div(queries_of(op), version_of(op)->n_queries);
-}
-
-/* What lies behind the ring: x and sums, and at other times KV and tiles of queries. */
+/* What lies behind the ring: x and sums, and at other times KV and a tile of queries. */
 static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
                             struct whole_layout *at) {
     int64_t n_units = (int64_t)k_ceil_div(op->len_max, SEGMENT) * op->n_spans * op->n_kv_heads;
     int64_t row_floats = (int64_t)op->n_rows * (int64_t)sizeof(float);
     int64_t tile_bytes = version_of(op)->tile_bytes;
     int32_t head_bytes = (int32_t)(ft_kv_head_floats(op->head_dim) * (int64_t)sizeof(float));
-    int32_t n_tiles = tiles_of(op);
     at->small = 0;
     at->squares = (int32_t)sizeof(struct small);
     at->angles = at->squares + (int32_t)(WARPS * row_floats);
     at->sums = at->angles + (int32_t)(op->head_dim * row_floats);
     at->x = rounded(at->sums + at->n_handed * WHOLE_WARPS * TILE * row_floats);
     at->kv = rounded(at->sums);
-    at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
+    at->kv_block_bytes = NEAR_BYTES(head_bytes);
     at->n_kv = n_units > n_processors ? 2 : 1;
-    at->tiles = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
+    at->tile = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
     int64_t piece_bytes = (int64_t)op->n_rows * PIECE_ROW_BYTES;
     int64_t x_bytes = (int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES;
     x_bytes = x_bytes < PIECES_MIN * piece_bytes ? PIECES_MIN * piece_bytes : x_bytes;
@@ -581,8 +573,8 @@ static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
     if (at->n_pieces > PIECES_MAX)
         at->n_pieces = PIECES_MAX;
     int32_t x_end = at->x + rounded(x_bytes);
-    int32_t tiles_end = at->tiles + rounded(tile_bytes * (n_tiles < TEAMS ? n_tiles : TEAMS));
-    return x_end > tiles_end ? x_end : tiles_end;
+    int32_t tile_end = at->tile + rounded(tile_bytes);
+    return x_end > tile_end ? x_end : tile_end;
 }
 
 /* As many slots as there is room for, then as many sums. false: no room. */
@@ -608,7 +600,7 @@ static bool lay_out_all(const struct ft_op_whole *op, int32_t n_processors,
     at->sums += ring;
     at->x += ring;
     at->kv += ring;
-    at->tiles += ring;
+    at->tile += ring;
     return true;
 }
 

@@ -40,8 +40,8 @@ struct whole_layout {
     int32_t n_slots, n_pieces, n_handed;
     int32_t small, squares, angles, sums, x;
     /* For attention, where sums and x are at other times: [n_kv][BLOCKS] of kv_block_bytes, two
-     * segments where a block may have more than one unit; [TEAMS] of struct tile. */
-    int32_t kv, kv_block_bytes, n_kv, tiles;
+     * segments where a block may have more than one unit; and a struct tile. */
+    int32_t kv, kv_block_bytes, n_kv, tile;
 };
 
 struct whole_args {
@@ -57,7 +57,6 @@ struct whole_args {
 /* ---- shared memory */
 
 #define DIM_WHOLE 128 /* largest head */
-#define TEAMS (COMPUTE / TEAM)
 #define SHARED_WHOLE (227 * 1024)
 #define SLOTS_MAX 8
 
@@ -138,12 +137,12 @@ static __device__ __forceinline__ int32_t sum_at(int32_t row, int32_t out) {
 
 /* A barrier of the threads that compute. */
 static __device__ __forceinline__ void block_sync(void) {
-    k_sync_some(1 + TEAMS, COMPUTE);
+    k_sync_some(1, COMPUTE);
 }
 
 /* A barrier of these and of those that finish tiles. */
 static __device__ __forceinline__ void all_sync(void) {
-    k_sync_some(2 + TEAMS, COMPUTE + 32 * FINISH_WARPS);
+    k_sync_some(2, COMPUTE + 32 * FINISH_WARPS);
 }
 
 /* x of a stage is there; and nobody reads that of the stage before it. Barriers that racecheck

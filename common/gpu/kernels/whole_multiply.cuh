@@ -124,9 +124,6 @@ struct row_sums {
     float at[2];
     int32_t row[2]; /* GROUP: none */
 };
-static __device__ __forceinline__ float by_size(float large, float middle, float small) {
-    return __fadd_rn(__fadd_rn(small, middle), large);
-}
 template <int PASSES>
 static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASSES> &sums, int half,
                                                           int32_t lane) {
