@@ -50,6 +50,7 @@ void co_group_fail(struct co_request *r) {
         if (member == NULL || member->call == NULL)
             continue;
         member->call = NULL; /* nobody listens any more */
+        member->is_orphan = true;
         member->app->n_orphans += member != r || member->state != CO_REQUEST_ENDED;
     }
     ft_rpc_call_fail(call, &r->error);
@@ -61,12 +62,10 @@ void co_group_reap(struct co_app *app) {
     app->n_orphans = 0;
     for (struct co_request *r = app->first, *next; r != NULL; r = next) {
         next = r->next;
-        if (r->call == NULL && r->state != CO_REQUEST_ENDED) {
-            r->is_orphan = true;
+        if (r->call == NULL && r->state != CO_REQUEST_ENDED)
             co_request_event(r, CO_EVENT_CANCEL); /* frees r alone */
-        } else {
+        else
             co_request_collect(r);
-        }
     }
 }
 

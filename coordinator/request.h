@@ -68,9 +68,9 @@ struct co_request {
     int32_t n_stop_ids;
     struct ft_str *stops;
     size_t n_stops;
-    bool vllm;    /* its client speaks the facade's messages: see vllm.h */
-    bool is_orphan; /* another of its call's continuations failed, and the call with it */
-    bool is_late; /* it has ended, and its call had no room for what it says last */
+    bool vllm;      /* its client speaks the facade's messages: see vllm.h */
+    bool is_late;   /* it has ended, and its call had no room for what it says last */
+    bool is_orphan; /* one of its call's continuations has failed, and the call with it */
     bool stream, skip_special, include_stop, speculate, return_prompt;
     int32_t n_top, n_prompt_top; /* alternatives of each token; -1: no log-probabilities */
     int32_t n_prompt_rows_wanted;
