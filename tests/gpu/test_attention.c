@@ -174,16 +174,23 @@ START_TEST(attention_of_any_shape_matches_reference) {
 }
 END_TEST
 
+/* All rows at once; freed by the caller. */
+static float *run_together(struct twin *twin, struct scene *s) {
+    size_t bytes = (size_t)s->n_rows * s->row_bytes;
+    float *together = malloc(bytes);
+    run_spans(twin, s, s->spans, SEQS);
+    memcpy(together, s->out, bytes);
+    return together;
+}
+
 /* Row by row, and in twos and threes: the same bits as all together. */
 START_TEST(dev50_attention_row_does_not_depend_on_company) {
     struct twin twin;
     struct scene s;
     twin_open(&twin);
     make_scene(&s, shapes[_i]);
-    run_spans(&twin, &s, s.spans, SEQS);
+    float *together = run_together(&twin, &s);
     size_t bytes = (size_t)s.n_rows * s.row_bytes;
-    float *together = malloc(bytes);
-    memcpy(together, s.out, bytes);
     for (int32_t chunk = 1; chunk <= 7; chunk += 3) {
         memset(s.out, 0xFF, bytes);
         for (int32_t seq = 0; seq < SEQS; seq++)
@@ -210,10 +217,8 @@ START_TEST(attention_row_does_not_depend_on_what_it_does_not_see) {
     struct scene s;
     twin_open(&twin);
     make_scene(&s, shapes[_i]);
-    run_spans(&twin, &s, s.spans, SEQS);
-    size_t bytes = (size_t)s.n_rows * s.row_bytes, width = s.row_bytes / sizeof(float);
-    float *clean = malloc(bytes);
-    memcpy(clean, s.out, bytes);
+    float *clean = run_together(&twin, &s);
+    size_t width = s.row_bytes / sizeof(float);
     int32_t row_kv = s.shape.n_kv_heads * s.shape.head_dim;
     for (int32_t seq = 0; seq < SEQS; seq++) {
         int32_t last = s.spans[seq].position + s.spans[seq].n_rows - 1;

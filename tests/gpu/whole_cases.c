@@ -158,16 +158,15 @@ START_TEST(row_has_the_same_bits_whatever_it_does_not_see) {
     shape.window = 5;
     struct whole_model *m = whole_model_create(&shape, 1, 9);
     int64_t n, stride = whole_model_op(m)->row_stride;
-    for (int n_way = 0; n_way < 2; n_way++) {
-        cudaError_t (*run)(struct whole_model *) =
-            n_way == 0 ? whole_model_single : whole_model_whole;
-        whole_model_place(m, &seq, 1, seq.n_rows);
+    cudaError_t (*const ways[])(struct whole_model *) = {whole_model_single, whole_model_whole};
+    whole_model_place(m, &seq, 1, seq.n_rows);
+    for (int i = 0; i < 2; i++) {
         whole_model_reset(m);
-        ck_assert_int_eq(run(m), cudaSuccess);
+        ck_assert_int_eq(ways[i](m), cudaSuccess);
         float *want = whole_model_results(m, &n);
         whole_model_reset(m);
         whole_model_spoil(m, 57);
-        ck_assert_int_eq(run(m), cudaSuccess);
+        ck_assert_int_eq(ways[i](m), cudaSuccess);
         float *got = whole_model_results(m, &n);
         for (int32_t row = 0; row < seq.n_rows; row++)
             if (row < 2) /* at 60 and 61 */

@@ -144,11 +144,6 @@ int run_with(struct run run, const char *const *args) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-void spin(int64_t ns) {
-    for (int64_t until = ft_clock_now_ns() + ns; ft_clock_now_ns() < until;)
-        ft_rpc_loop_step(service.loop, until);
-}
-
 void await_cancelled(int n) {
     int64_t until = ft_clock_now_ns() + RUN_NS;
     while (service.n_cancelled < n && ft_clock_now_ns() < until)

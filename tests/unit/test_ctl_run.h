@@ -36,8 +36,6 @@ void ctl_run_tear_down(void);
 
 /* Exit status, or -N when signal N killed it. */
 int run_with(struct run run, const char *const *args);
-/* Serve for so long. */
-void spin(int64_t ns);
 /* Serve until n calls were cancelled, at most as long as a run may take: how soon the service hears
    of a client that is gone depends on the machine's load. */
 void await_cancelled(int n);
