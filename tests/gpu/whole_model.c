@@ -160,7 +160,9 @@ static void make_op(struct whole_model *m) {
     op->inv_freq = put(m, inv_freq, sizeof(float) * (size_t)(s->head_dim / 2));
     op->layers = put(m, m->layers, sizeof *m->layers * (size_t)s->n_layers);
     op->x = take(m, row * (size_t)s->hidden);
+    op->squares = take(m, row * (size_t)s->hidden / 16);
     op->q = take(m, q_bytes);
+    op->normed = take(m, 2 * row * (size_t)s->hidden);
     op->attended = take(m, 2 * q_bytes);
     op->gate = take(m, 2 * row * (size_t)s->intermediate); /* up behind it, for single kernels */
     m->angles = take(m, row * (size_t)s->head_dim);

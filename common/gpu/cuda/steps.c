@@ -20,8 +20,8 @@ struct prepared {
     struct ft_whole_map *maps;
     struct ft_whole_layer *layers;
     struct ft_whole_state *state;
-    float *x, *q;
-    void *attended, *gate;
+    float *x, *squares, *q;
+    void *normed, *attended, *gate;
     bool has_biases;
 };
 
@@ -79,7 +79,9 @@ static size_t lay_out(struct prepared *p, char *base, const struct ft_op_step *o
     p->layers = carve(base, &at, n * sizeof *p->layers);
     p->state = carve(base, &at, sizeof *p->state);
     p->x = carve(base, &at, ROWS_MAX * (size_t)op->hidden * sizeof(float));
+    p->squares = carve(base, &at, ROWS_MAX * (size_t)op->hidden / 16 * sizeof(float));
     p->q = carve(base, &at, ROWS_MAX * q_dim * sizeof(float));
+    p->normed = carve(base, &at, ROWS_MAX * (size_t)op->hidden * FT_WHOLE_PART_BYTES);
     p->attended = carve(base, &at, ROWS_MAX * q_dim * FT_WHOLE_PART_BYTES);
     p->gate = carve(base, &at, ROWS_MAX * intermediate * FT_WHOLE_PART_BYTES);
     return at;
@@ -218,7 +220,9 @@ bool ft_steps_run(struct ft_cuda_steps *steps, const struct k_target *on,
                                 .pieces = op->pieces,
                                 .table = op->table,
                                 .x = p->x,
+                                .squares = p->squares,
                                 .q = p->q,
+                                .normed = p->normed,
                                 .attended = p->attended,
                                 .gate = p->gate,
                                 .rows = op->rows,

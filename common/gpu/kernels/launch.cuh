@@ -58,7 +58,14 @@ static __device__ __forceinline__ float k_warp_sum(float x) {
         x = __fadd_rn(x, __shfl_xor_sync(0xFFFFFFFFu, x, i));
     return x;
 }
-/* The same of N numbers of each lane, a power of two up to 32: lanes exchange what the other one goes
+/* In pairs: lanes that differ in bits from FIRST to LAST have the same sum. */
+template <int FIRST, int LAST> static __device__ __forceinline__ float k_lanes_sum(float x) {
+#pragma unroll
+    for (int i = FIRST; i <= LAST; i *= 2)
+        x = __fadd_rn(x, __shfl_xor_sync(0xFFFFFFFFu, x, i));
+    return x;
+}
+/* k_warp_sum of N numbers of each lane, a power of two up to 32: lanes exchange what the other one goes
  * on with. Lane i has the sum of number i / (32 / N). */
 template <int N, int BIT = 16>
 static __device__ __forceinline__ float k_warp_sums(const float (&x)[N]) {

@@ -145,14 +145,19 @@ static __device__ __forceinline__ void stage(const struct linear_args &a, float 
         const float *x = a.op.x + (int64_t)(first_row + m) * a.op.n_in;
         float sum = 0.0f;
 #pragma unroll 4
-        for (int32_t at = threadIdx.x * 4; at < n_padded; at += THREADS * 4) {
+        for (int32_t from = warp * 32 * 4; from < n_padded; from += THREADS * 4) {
             float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            float squares = 0.0f;
+            int32_t at = from + lane * 4;
             if (at < a.op.n_in)
-                v = weigh_four(x, a.op.norm, at, sum);
-            *(float4 *)(to + m * a.x_stride + at) = v;
+                v = weigh_four(x, a.op.norm, at, squares);
+            if (at < n_padded)
+                *(float4 *)(to + m * a.x_stride + at) = v;
+            if (a.op.norm != NULL)
+                sum = __fadd_rn(sum, squares_of_sixteen(squares));
         }
         if (a.op.norm != NULL) {
-            sum = k_warp_sum(sum);
+            sum = squares_of_warp(sum);
             if (lane == 0)
                 warp_sums[m][warp] = sum;
         }
@@ -221,7 +226,7 @@ static __device__ __forceinline__ void hand_in(struct sums<T, G> &sums, float *t
                 float *s = &sums.at[t][g][0][i];
                 int32_t row = g * GROUP + lane % 4 * 2 + i % 2, out = lane / 4 + i / 2 * 8;
                 to[((t * WARPS + warp) * GROUP * G + row) * SUM_STRIDE + out] =
-                    __fadd_rn(__fadd_rn(s[8], s[4]), s[0]);
+                    by_size(s[0], s[4], s[8]);
                 s[0] = s[4] = s[8] = 0.0f;
             }
 }
@@ -290,8 +295,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     stage(a, x, n, first_row, warp_sums);
     __syncthreads();
     if ((int32_t)threadIdx.x < n && a.op.norm != NULL)
-        scales[threadIdx.x] =
-            k_norm_scale_of<WARPS>(warp_sums[threadIdx.x], a.op.n_in, a.op.eps);
+        scales[threadIdx.x] = scale_of_warps(warp_sums[threadIdx.x], a.op.n_in, a.op.eps);
     const float *x_lane = x + lane / 4 * a.x_stride + lane % 4 * 8;
     struct x_rows rows = {x_lane, n, a.x_stride, 0, 0};
     struct sums<T, G> sums = {};

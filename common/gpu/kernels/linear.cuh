@@ -75,6 +75,11 @@ static __device__ __forceinline__ void split_x(float a, float b, uint32_t parts[
     parts[2] = top_halves(below_top(a), below_top(b));
 }
 
+/* Sums of products of each size. */
+static __device__ __forceinline__ float by_size(float large, float middle, float small) {
+    return __fadd_rn(__fadd_rn(small, middle), large);
+}
+
 /* This lane's eight columns of a row of x, in parts: two mma's pairs of each. */
 static __device__ __forceinline__ void load_x(const float *from, bool is_there,
                                               uint32_t x[ORDERS][4]) {
@@ -98,17 +103,42 @@ static __device__ __forceinline__ float silu(float x) {
     return x / (1.0f + expf(-x));
 }
 
-/* Four numbers of a row of x, times the norm where there is one; their squares join a sum. */
+/* A norm's squares are summed up by sixteen columns, in pairs; then those of every 128th sixteen, in
+ * order; then these 128, in pairs. Four columns; and sixteen, of which lanes side by side have four
+ * each. */
+static __device__ __forceinline__ float squares_of(float4 v) {
+    return __fadd_rn(__fadd_rn(__fmul_rn(v.x, v.x), __fmul_rn(v.y, v.y)),
+                     __fadd_rn(__fmul_rn(v.z, v.z), __fmul_rn(v.w, v.w)));
+}
+static __device__ __forceinline__ float squares_of_sixteen(float squares) {
+    return k_lanes_sum<1, 2>(squares);
+}
+/* What warps have summed up of THREADS * 4 columns that follow one another, and of every such many
+ * on: eight of the 128 sums are in a warp. */
+static __device__ __forceinline__ float squares_of_warp(float sum) {
+    return k_lanes_sum<4, 16>(sum);
+}
+static __device__ __forceinline__ float scale_of_warps(const float *sums, int32_t n, float eps) {
+    float all[WARPS];
+#pragma unroll
+    for (int i = 0; i < WARPS; i++)
+        all[i] = sums[i];
+#pragma unroll
+    for (int left = WARPS / 2; left > 0; left /= 2)
+#pragma unroll
+        for (int i = 0; i < left; i++)
+            all[i] = __fadd_rn(all[2 * i], all[2 * i + 1]);
+    return k_norm_scale(all[0], n, eps);
+}
+
+/* Four numbers of a row of x, times the norm where there is one; and their squares, then. */
 static __device__ __forceinline__ float4 weigh_four(const float *x, const float *norm, int32_t at,
                                                     float &squares) {
     float4 v = __ldcg((const float4 *)(x + at));
     if (norm == NULL)
         return v;
     float4 w = __ldg((const float4 *)(norm + at));
-    squares = __fmaf_rn(v.x, v.x, squares);
-    squares = __fmaf_rn(v.y, v.y, squares);
-    squares = __fmaf_rn(v.z, v.z, squares);
-    squares = __fmaf_rn(v.w, v.w, squares);
+    squares = squares_of(v);
     return make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z),
                        __fmul_rn(v.w, w.w));
 }

@@ -256,7 +256,7 @@ static __device__ __forceinline__ struct slice_sums take(const struct warp_sums 
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             const float(*at)[4] = sums.at[t];
-            out.at[t][i] = __fadd_rn(__fadd_rn(at[2][i], at[1][i]), at[0][i]);
+            out.at[t][i] = by_size(at[0][i], at[1][i], at[2][i]);
         }
     return out;
 }
@@ -485,8 +485,15 @@ static __global__ void __launch_bounds__(THREADS)
     k_wait();
     float sum = 0.0f;
 #pragma unroll 4
-    for (int32_t at = threadIdx.x * 4; at < a.op.n_in; at += THREADS * 4) {
-        float4 v = weigh_four(x, a.op.norm, at, sum);
+    for (int32_t from = threadIdx.x / 32 * 128; from < a.op.n_in; from += THREADS * 4) {
+        int32_t at = from + threadIdx.x % 32 * 4;
+        float squares = 0.0f;
+        float4 v = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (at < a.op.n_in)
+            v = weigh_four(x, a.op.norm, at, squares);
+        sum = __fadd_rn(sum, squares_of_sixteen(squares));
+        if (at >= a.op.n_in)
+            continue;
         uint32_t low[ORDERS], high[ORDERS];
         split_x(v.x, v.y, low);
         split_x(v.z, v.w, high);
@@ -501,12 +508,12 @@ static __global__ void __launch_bounds__(THREADS)
     }
     if (a.op.norm == NULL)
         return;
-    sum = k_warp_sum(sum);
+    sum = squares_of_warp(sum);
     if (threadIdx.x % 32 == 0)
         warp_sums[threadIdx.x / 32] = sum;
     __syncthreads();
     if (threadIdx.x == 0)
-        a.scales[row] = k_norm_scale_of<WARPS>(warp_sums, a.op.n_in, a.op.eps);
+        a.scales[row] = scale_of_warps(warp_sums, a.op.n_in, a.op.eps);
 }
 
 /* See above. Reads 2 * n_in bytes of weights an output, and 6 of x a row and column for every

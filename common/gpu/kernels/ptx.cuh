@@ -63,6 +63,14 @@ static __device__ __forceinline__ void k_fetch_word(void *shared, const void *gl
 static __device__ __forceinline__ void k_fetch_wait(void) {
     asm volatile("cp.async.wait_all;" ::: "memory");
 }
+/* What this thread has started since the last time is a group; until all groups but the last N are
+ * there. */
+static __device__ __forceinline__ void k_fetch_commit(void) {
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int N> static __device__ __forceinline__ void k_fetch_wait_but(void) {
+    asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
 
 /* Words in shared memory that say when a turn is over: when n threads have arrived, and as many
  * bytes as one of them said have come by bulk copies. Turns are told apart by their parity.

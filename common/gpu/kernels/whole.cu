@@ -15,16 +15,24 @@
 #define NORM_THREADS 256 /* of a row, as in rows.cu */
 #define NORM_LINE 32     /* floats that are prefetched together */
 
-/* The embedding of the rows, one a block; and what every block needs of them: rotary angles, KV
- * slots, spans. */
+/* The embedding of the rows, one a block, and what the first norm makes of it; and what every block
+ * needs of the rows: rotary angles, KV slots, spans. */
 static __device__ __forceinline__ void begin_rows(const struct whole_args &a,
                                                   const struct shared &s) {
     const struct ft_op_whole &op = a.op;
     int32_t n_pairs = op.head_dim / 2;
     for (int32_t row = blockIdx.x; row < op.n_rows; row += gridDim.x) {
         int64_t from = (int64_t)op.tokens[row] * op.hidden;
-        for (int32_t j = threadIdx.x; j < op.hidden; j += COMPUTE)
-            op.x[(int64_t)row * op.hidden + j] = k_widen(op.embed, op.embed_elem, from + j);
+        const float *norm = op.layers[0].attn_norm;
+        for (int32_t j = threadIdx.x; j < op.hidden; j += COMPUTE) { /* whole warps do */
+            float x = k_widen(op.embed, op.embed_elem, from + j);
+            float squares = k_lanes_sum<1, HALF>(__fmul_rn(x, x));
+            op.x[(int64_t)row * op.hidden + j] = x;
+            put_parts(parts_at((char *)op.normed, op.n_rows, row, j),
+                      __fmul_rn(x, __ldg(norm + j)));
+            if (j % TILE == 0)
+                op.squares[(row * op.hidden + j) / TILE] = squares;
+        }
     }
     for (int32_t i = threadIdx.x; i < op.n_rows * n_pairs; i += COMPUTE) {
         float sine, cosine, *to = s.angles + i / n_pairs * op.head_dim + i % n_pairs;
@@ -66,94 +74,14 @@ static __device__ __forceinline__ const struct ft_whole_layer &layer_of(const st
     return s.small->layers[stage / WHOLE_HEAD % 2];
 }
 
-/* ---- x of a stage, in shared memory */
+/* ---- x of the head, in shared memory */
 
-/* What is on its way at a time: rows, of those that a number of passes is for, and times that all
- * threads have four columns each. */
-#define ROWS_AHEAD(passes) ((passes) == 1 ? 2 : (passes) == 2 ? 5 : 4)
-#define ROW_GROUPS(passes) ((passes) == 3 ? 2 : 1)
-#define TIMES_AHEAD(passes) ((passes) == 1 ? 4 : 2)
-#define PICKED_AHEAD(passes) ((passes) == 2 ? 3 : 2) /* rows of the head */
-
-/* Four columns, some times, of some rows, times the norm's weight; squares are added to sums. */
-template <int ROWS, int N>
-static __device__ __forceinline__ void stage_four(const struct ft_op_whole &op,
-                                                  const struct shared &s, const float *norm,
-                                                  int32_t from, int32_t first,
-                                                  float sums[SETS][ROWS]) {
-    float4 rows[N][ROWS], weights[N];
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        int32_t at = from + i * COMPUTE * 4;
-        if (at >= op.hidden)
-            continue;
-        weights[i] = __ldg((const float4 *)(norm + at));
-#pragma unroll
-        for (int m = 0; m < ROWS; m++)
-            if (first + m < op.n_rows)
-                rows[i][m] = __ldcg((const float4 *)(op.x + (first + m) * op.hidden + at));
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++) {
-        int32_t at = from + i * COMPUTE * 4;
-        if (at >= op.hidden)
-            continue;
-        char *to = parts_at(s.x, op.n_rows, first, at);
-        float4 w = weights[i];
-#pragma unroll
-        for (int m = 0; m < ROWS; m++) {
-            if (first + m >= op.n_rows)
-                continue;
-            float4 v = rows[i][m];
-            float sum = sums[i % SETS][m];
-            sum = __fmaf_rn(v.x, v.x, sum);
-            sum = __fmaf_rn(v.y, v.y, sum);
-            sum = __fmaf_rn(v.z, v.z, sum);
-            sums[i % SETS][m] = __fmaf_rn(v.w, v.w, sum);
-            put_four(to + m * ORDERS * COLUMN_BYTES,
-                     make_float4(__fmul_rn(v.x, w.x), __fmul_rn(v.y, w.y), __fmul_rn(v.z, w.z),
-                                 __fmul_rn(v.w, w.w)));
-        }
-    }
-}
-
-/* Rows of x times a norm's weight, and what the norm will scale each row with. A thread has the
- * columns that SETS threads of linear.cu have, and sums up each for itself. */
-template <int PASSES>
-static __device__ __forceinline__ void stage_normed(const struct ft_op_whole &op,
-                                                    const struct shared &s, int32_t stage,
-                                                    const float *norm) {
-    constexpr int ROWS = ROWS_AHEAD(PASSES), GROUPS = ROW_GROUPS(PASSES), N = TIMES_AHEAD(PASSES);
-    constexpr int SUMS = PASSES == 1 ? 4 : 16;
-    static_assert(GROUPS * ROWS * SETS <= SUMS, "a sum of each row and set");
-    static_assert(N % SETS == 0, "a time is always of the same set");
-    int32_t thread = k_thread(), lane = thread % 32, warp = thread / 32;
-    float sums[GROUPS][SETS][ROWS] = {};
-#pragma unroll 1
-    for (int32_t from = thread * 4; from < op.hidden; from += N * COMPUTE * 4)
-#pragma unroll
-        for (int g = 0; g < GROUPS; g++)
-            if (g * ROWS < op.n_rows)
-                stage_four<ROWS, N>(op, s, norm, from, g * ROWS, sums[g]);
-    float all[SUMS] = {}; /* rows that are not there sum up to 0 */
-#pragma unroll
-    for (int m = 0; m < GROUPS * ROWS; m++)
-#pragma unroll
-        for (int i = 0; i < SETS; i++)
-            all[m * SETS + i] = sums[m / ROWS][i][m % ROWS];
-    float sum = k_warp_sums(all);
-    int32_t m = lane / (32 / SUMS) / SETS, i = lane / (32 / SUMS) % SETS;
-    if (lane % (32 / SUMS) == 0 && m < op.n_rows)
-        s.squares[m][warp + i * WHOLE_WARPS] = sum;
-    whole_staged(s.small, stage);
-    if (thread < op.n_rows)
-        s.small->scales[thread] = k_norm_scale_of<WARPS>(s.squares[thread], op.hidden, op.eps);
-}
+#define PICKED_AHEAD(passes) ((passes) == 2 ? 3 : 2) /* rows on their way at a time */
 
 /* The picked rows, normalised in the order of rows.cu; as many at a time as are on their way. */
 template <int PASSES>
 static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op,
-                                                    const struct shared &s, int32_t stage) {
+                                                    const struct shared &s) {
     static_assert(COMPUTE == NORM_THREADS, "a row at a time");
     constexpr int ROWS = PICKED_AHEAD(PASSES), SUMS = 4;
     static_assert(ROWS <= SUMS, "a sum of each row");
@@ -208,7 +136,8 @@ static __device__ __forceinline__ void stage_picked(const struct ft_op_whole &op
                                          k_norm_apply(v[m].w, scales[m], w.w)));
         }
     }
-    whole_staged(s.small, stage);
+    k_turn_arrive(&s.small->is_staged);
+    k_turn_wait(&s.small->is_staged, 0);
 }
 
 /* ---- ends of tiles */
@@ -220,6 +149,11 @@ struct tile_end {
     bool is_there, has_bias, is_rotated;
     float bias, before, cosine, sine;
     char *to;
+    /* Of o and down: the norm that stands before the next stage, and where what it makes of the
+     * output goes; NULL: the head's, which is not for all rows. */
+    float weight;
+    char *normed;
+    float *squares; /* of the tile's sixteen outputs */
 };
 
 /* q and k are rotated; k and v go into their KV slot. */
@@ -264,6 +198,24 @@ static __device__ __forceinline__ const float *bias_of(const struct whole_args &
     return bias == NULL ? NULL : bias + first;
 }
 
+/* o and down change x: the residual, and what the next norm makes of it. */
+static __device__ __forceinline__ void prepare_added(const struct ft_op_whole &op,
+                                                     const struct shared &s, int32_t stage,
+                                                     int32_t item, struct tile_end &end) {
+    int32_t column = item * TILE + k_thread() % TILE, layer = stage / WHOLE_HEAD;
+    float *x = op.x + (int64_t)end.row * op.hidden + column;
+    const float *norm = stage % WHOLE_HEAD == WHOLE_O ? layer_of(s, stage).mlp_norm
+                        : layer + 1 < op.n_layers     ? s.small->layers[(layer + 1) % 2].attn_norm
+                                                      : NULL;
+    end.before = __ldcg(x);
+    end.to = (char *)x;
+    if (norm == NULL)
+        return;
+    end.weight = __ldg(norm + column);
+    end.normed = parts_at((char *)op.normed, op.n_rows, end.row, column);
+    end.squares = op.squares + end.row * (op.hidden / TILE) + item;
+}
+
 static __device__ __forceinline__ struct tile_end prepare(const struct whole_args &a,
                                                           const struct shared &s, int32_t stage,
                                                           int32_t item, int32_t row) {
@@ -285,9 +237,7 @@ static __device__ __forceinline__ struct tile_end prepare(const struct whole_arg
         end.is_there = end.is_there && item * TILE + out < op.vocab;
         end.to = (char *)(op.rows + end.row * op.row_stride + item * TILE + out);
     } else {
-        float *x = op.x + (int64_t)end.row * op.hidden + item * TILE + out;
-        end.before = __ldcg(x);
-        end.to = (char *)x;
+        prepare_added(op, s, stage, item, end);
     }
     const float *bias = op.has_biases ? bias_of(a, layer, kind, item, at) : NULL;
     end.has_bias = bias != NULL;
@@ -305,12 +255,54 @@ static __device__ __forceinline__ void finish(enum whole_kind kind, const struct
     if (end.is_rotated)
         y = is_high ? __fadd_rn(__fmul_rn(y, end.cosine), __fmul_rn(other, end.sine))
                     : __fsub_rn(__fmul_rn(y, end.cosine), __fmul_rn(other, end.sine));
+    if (whole_is_direct(kind))
+        y = __fadd_rn(end.before, y);
+    float squares = end.normed == NULL ? 0.0f : k_lanes_sum<1, HALF>(__fmul_rn(y, y));
     if (!end.is_there)
         return;
     if (kind == WHOLE_GATE_UP)
         put_parts(end.to, __fmul_rn(silu(y), other));
     else
-        *(float *)end.to = whole_is_direct(kind) ? __fadd_rn(end.before, y) : y;
+        *(float *)end.to = y;
+    if (end.normed == NULL)
+        return;
+    put_parts(end.normed, __fmul_rn(y, end.weight));
+    if (k_thread() % TILE == 0)
+        *end.squares = squares;
+}
+
+/* What the norm scales the lane's rows with: sums of the squares of sixteen columns are there. */
+static __device__ __forceinline__ void find_scales(const struct ft_op_whole &op, int32_t warp,
+                                                   float scales[FINISH_TURNS]) {
+    int32_t lane = k_thread() % 32, n = op.hidden / TILE;
+    float4 sums[FINISH_TURNS][2] = {};
+#pragma unroll 1
+    for (int32_t at = lane * 4; at < n; at += 32 * 4)
+#pragma unroll
+        for (int i = 0; i < FINISH_TURNS * 2; i++) {
+            int32_t row = warp * 2 + i / 2 * FINISH_WARPS * 2 + i % 2;
+            float4 &sum = sums[i / 2][i % 2];
+            if (row >= op.n_rows)
+                continue;
+            float4 v = __ldcg((const float4 *)(op.squares + row * n + at));
+            sum = make_float4(__fadd_rn(sum.x, v.x), __fadd_rn(sum.y, v.y), __fadd_rn(sum.z, v.z),
+                              __fadd_rn(sum.w, v.w));
+        }
+#pragma unroll
+    for (int i = 0; i < FINISH_TURNS; i++) {
+        float rows[2];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float4 v = sums[i][j];
+            rows[j] = k_lanes_sum<1, 16>(__fadd_rn(__fadd_rn(v.x, v.y), __fadd_rn(v.z, v.w)));
+        }
+        scales[i] = k_norm_scale(lane < TILE ? rows[0] : rows[1], op.hidden, op.eps);
+    }
+}
+
+/* Whether a warp that finishes has rows in this turn: two of them, or one. */
+static __device__ __forceinline__ bool is_turn(int32_t warp, int i, int32_t n_rows) {
+    return (warp + i * FINISH_WARPS) * 2 < n_rows;
 }
 
 /* A block's tiles of a matrix: rows by twos, in turn, by each of the warps that finish. */
@@ -320,29 +312,35 @@ static __device__ __forceinline__ void finish_matrix(const struct whole_args &a,
     enum whole_kind kind = whole_kind_of(a, stage);
     int32_t n_rows = kind == WHOLE_HEAD ? a.op.n_picks : a.op.n_rows, out = k_thread() % TILE;
     int32_t warp = k_thread() / 32 - FINISH_WARP, first = warp * 2 + k_thread() % 32 / TILE;
+    float scales[FINISH_TURNS] = {};
     bool has_norm = kind == WHOLE_QKV || kind == WHOLE_GATE_UP;
+    if (has_norm && rank < a.n_items[kind])
+        find_scales(a.op, warp, scales);
 #pragma unroll 1
     for (int32_t item = rank; item < a.n_items[kind]; item += (int32_t)gridDim.x) {
         const float *sums = s.sums + turn.slot * WHOLE_WARPS * n_rows * TILE;
-        struct tile_end ends[FINISH_TURNS];
-        float y[FINISH_TURNS];
+        struct tile_end ends[FINISH_TURNS] = {};
+        float y[FINISH_TURNS] = {};
         uint32_t read = 0;
 #pragma unroll
         for (int i = 0; i < FINISH_TURNS; i++)
-            ends[i] = prepare(a, s, stage, item, first + i * FINISH_WARPS * 2);
+            if (is_turn(warp, i, n_rows))
+                ends[i] = prepare(a, s, stage, item, first + i * FINISH_WARPS * 2);
         k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
 #pragma unroll
         for (int i = 0; i < FINISH_TURNS; i++) {
+            if (!is_turn(warp, i, n_rows))
+                continue;
             y[i] = add_pairs(sums + sum_at(ends[i].row, out), n_rows * TILE);
             read ^= __float_as_uint(y[i]);
             if (has_norm)
-                y[i] = __fmul_rn(y[i], s.small->scales[ends[i].row]);
+                y[i] = __fmul_rn(y[i], scales[i]);
         }
         k_turn_arrive_read(&s.small->is_finished[turn.slot], read, a.none);
         whole_next(turn, a.at.n_handed);
 #pragma unroll
         for (int i = 0; i < FINISH_TURNS; i++)
-            if (warp * 2 + i * FINISH_WARPS * 2 < n_rows)
+            if (is_turn(warp, i, n_rows))
                 finish(kind, ends[i], y[i]);
     }
 }
@@ -376,13 +374,8 @@ static __device__ __forceinline__ void end_tile(const struct whole_args &a, cons
     whole_next(turn, a.at.n_handed);
 }
 
-static __device__ __forceinline__ const float *norm_of(const struct shared &s, int32_t stage,
-                                                       enum whole_kind kind) {
-    return kind == WHOLE_QKV ? layer_of(s, stage).attn_norm : layer_of(s, stage).mlp_norm;
-}
-
-/* This block's tiles of a matrix. What a norm stands before is put into shared memory here; of the
- * others a block has few tiles, and a thread of its own brings x, in pieces. */
+/* This block's tiles of a matrix. What a norm stands before is fetched here; of o and down a block
+ * has few tiles, and a thread of its own brings x, in pieces. */
 template <int PASSES>
 static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
                                                   const struct shared &s, int32_t stage,
@@ -393,14 +386,13 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
     int32_t n_rows = kind == WHOLE_HEAD ? op.n_picks : op.n_rows, n_items = a.n_items[kind];
     int32_t n_chunks = a.n_in[kind] / CHUNK;
     int32_t item = rank;
+    struct whole_turn all = {kind == WHOLE_HEAD ? -1 : 0, 0};
     if (!is_direct)
-        whole_await_read(s.small, stage);
-    if (item >= n_items && !is_direct)
-        whole_staged(s.small, stage); /* with nothing to stage */
-    else if (kind == WHOLE_HEAD)
-        stage_picked<PASSES>(op, s, stage);
-    else if (!is_direct)
-        stage_normed<PASSES>(op, s, stage, norm_of(s, stage, kind));
+        k_turn_wait(&s.small->is_open, (uint32_t)stage % 2);
+    if (kind == WHOLE_HEAD && item < n_items)
+        stage_picked<PASSES>(op, s);
+    else if (!is_direct && item < n_items)
+        fetch_normed(op, s);
     uint32_t turns = s.small->turns[k_thread() / 32];
     struct whole_turn ring = whole_unpacked(turns, WHOLE_RING);
     struct whole_turn handed = whole_unpacked(turns, WHOLE_HANDED);
@@ -416,8 +408,8 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
                 s.small->turns[k_thread() / 32] = whole_packed(piece, WHOLE_PIECES);
             k_sync_warp();
         } else {
-            struct whole_turn none = {};
-            multiply_tile<PASSES, false>(a, s, ring, none, n_rows, n_chunks, sums);
+            multiply_tile<PASSES, false>(a, s, ring, all, n_rows, n_chunks, sums);
+            all.slot = -1;
         }
         end_tile<PASSES>(a, s, handed, sums, n_rows);
     }
@@ -427,13 +419,11 @@ static __device__ __forceinline__ void run_matrix(const struct whole_args &a,
         s.small->turns[k_thread() / 32] =
             pieces | whole_packed(ring, WHOLE_RING) | whole_packed(handed, WHOLE_HANDED);
     k_sync_warp();
-    if (!is_direct)
-        k_turn_arrive(&s.small->is_read);
 }
 
 /* ---- the step */
 
-template <int Q, int PASSES>
+template <int N, int PASSES>
 static __device__ __forceinline__ void run_layers(const struct whole_args &a,
                                                   const struct shared &s) {
     const struct ft_op_whole &op = a.op;
@@ -452,7 +442,7 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
         rank = whole_rank_after(a, kind, rank);
         n_passed = whole_arrive(op, n_passed, WHOLE_ALL);
         if (kind == WHOLE_QKV) {
-            attend<Q>(a.at.small, n_passed);
+            attend<N>(a.at.small, n_passed);
             n_passed = whole_arrive(op, n_passed, WHOLE_COMPUTE);
             whole_await(op, n_passed);
             merge_all(a.at.small);
@@ -464,7 +454,7 @@ static __device__ __forceinline__ void run_layers(const struct whole_args &a,
 
 /* A block has every gridDim.x-th tile of each matrix, a warp its share of the columns; a segment of
  * KV is a block's. Moves each weight once, and the KV of each row. */
-template <int Q, int PASSES>
+template <int N, int PASSES>
 static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
     whole_kernel(const __grid_constant__ struct whole_args a) {
     K_SHARED_MEMORY(char, memory);
@@ -486,7 +476,6 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
         }
         k_turn_setup(&s.small->is_known, 1);
         k_turn_setup(&s.small->is_staged, COMPUTE);
-        k_turn_setup(&s.small->is_read, COMPUTE);
         k_turn_setup(&s.small->is_squared, COMPUTE);
     }
     __syncthreads();
@@ -510,7 +499,7 @@ static __global__ void __launch_bounds__(WHOLE_THREADS, 1)
         }
         block_sync();
         if (s.small->is_whole)
-            run_layers<Q, PASSES>(a, s);
+            run_layers<N, PASSES>(a, s);
         whole_leave(a.op);
     }
 }
@@ -528,52 +517,44 @@ static int passes_of(const struct ft_op_whole *op) {
     return op->n_rows <= 2 ? 1 : op->n_rows <= 5 ? 2 : 3;
 }
 
-/* By queries of a tile and passes. A block has two teams: as many queries as two tiles have are
- * done in one go. */
+/* By queries of a tile, eight a height, and passes. */
 struct whole_version {
-    int32_t n_queries;
     const void *kernel;
     int64_t tile_bytes;
 };
-#define VERSION(q, p) {q, (const void *)whole_kernel<q, p>, (int64_t)sizeof(tile<q, DIM_WHOLE>)}
+#define VERSION(n, p) {(const void *)whole_kernel<n, p>, (int64_t)sizeof(tile<n, DIM_WHOLE>)}
 #define PASSES_MAX 3
-#define HEIGHTS 3 /* numbers of queries */
+#define HEIGHTS 3
 static const struct whole_version versions[HEIGHTS][PASSES_MAX] = {
-    {VERSION(4, 1), VERSION(4, 2), VERSION(4, 3)},
     {VERSION(8, 1), VERSION(8, 2), VERSION(8, 3)},
-    {VERSION(8, 1), VERSION(12, 2), VERSION(12, 3)},
+    {VERSION(16, 1), VERSION(16, 2), VERSION(16, 3)},
+    {VERSION(24, 1), VERSION(24, 2), VERSION(24, 3)},
 };
+/* One tile for all queries where it may be as high; else of the highest as many as it takes. */
 static const struct whole_version *version_of(const struct ft_op_whole *op) {
-    int32_t n = queries_of(op);
-    bool is_one_row_each = op->n_spans == op->n_rows && n <= 4;
-    int height = is_one_row_each ? 0 : n > 2 * 8 && n <= 2 * 12 ? 2 : 1;
-    return &versions[height][passes_of(op) - 1];
+    int32_t height = (int32_t)k_ceil_div(queries_of(op), GROUP);
+    return &versions[(height < HEIGHTS ? height : HEIGHTS) - 1][passes_of(op) - 1];
 }
 static int32_t rounded(int64_t bytes) {
     return (int32_t)((bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN);
 }
 
-static int32_t tiles_of(const struct ft_op_whole *op) {
-    return (int32_t)k_ceil_div(queries_of(op), version_of(op)->n_queries);
-}
-
-/* What lies behind the ring: x and sums, and at other times KV and tiles of queries. */
+/* What lies behind the ring: x and sums, and at other times KV and a tile of queries. */
 static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
                             struct whole_layout *at) {
     int64_t n_units = (int64_t)k_ceil_div(op->len_max, SEGMENT) * op->n_spans * op->n_kv_heads;
     int64_t row_floats = (int64_t)op->n_rows * (int64_t)sizeof(float);
     int64_t tile_bytes = version_of(op)->tile_bytes;
     int32_t head_bytes = (int32_t)(ft_kv_head_floats(op->head_dim) * (int64_t)sizeof(float));
-    int32_t n_tiles = tiles_of(op);
     at->small = 0;
     at->squares = (int32_t)sizeof(struct small);
     at->angles = at->squares + (int32_t)(WARPS * row_floats);
     at->sums = at->angles + (int32_t)(op->head_dim * row_floats);
     at->x = rounded(at->sums + at->n_handed * WHOLE_WARPS * TILE * row_floats);
     at->kv = rounded(at->sums);
-    at->kv_block_bytes = head_bytes + COLUMN_BYTES; /* blocks begin in different banks */
+    at->kv_block_bytes = NEAR_BYTES(head_bytes);
     at->n_kv = n_units > n_processors ? 2 : 1;
-    at->tiles = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
+    at->tile = at->kv + rounded((int64_t)at->n_kv * BLOCKS * at->kv_block_bytes);
     int64_t piece_bytes = (int64_t)op->n_rows * PIECE_ROW_BYTES;
     int64_t x_bytes = (int64_t)op->n_rows * op->hidden / CHUNK * ORDERS * COLUMN_BYTES;
     x_bytes = x_bytes < PIECES_MIN * piece_bytes ? PIECES_MIN * piece_bytes : x_bytes;
@@ -581,8 +562,8 @@ static int32_t lay_out_rows(const struct ft_op_whole *op, int32_t n_processors,
     if (at->n_pieces > PIECES_MAX)
         at->n_pieces = PIECES_MAX;
     int32_t x_end = at->x + rounded(x_bytes);
-    int32_t tiles_end = at->tiles + rounded(tile_bytes * (n_tiles < TEAMS ? n_tiles : TEAMS));
-    return x_end > tiles_end ? x_end : tiles_end;
+    int32_t tile_end = at->tile + rounded(tile_bytes);
+    return x_end > tile_end ? x_end : tile_end;
 }
 
 /* As many slots as there is room for, then as many sums. false: no room. */
@@ -608,7 +589,7 @@ static bool lay_out_all(const struct ft_op_whole *op, int32_t n_processors,
     at->sums += ring;
     at->x += ring;
     at->kv += ring;
-    at->tiles += ring;
+    at->tile += ring;
     return true;
 }
 

@@ -40,8 +40,8 @@ struct whole_layout {
     int32_t n_slots, n_pieces, n_handed;
     int32_t small, squares, angles, sums, x;
     /* For attention, where sums and x are at other times: [n_kv][BLOCKS] of kv_block_bytes, two
-     * segments where a block may have more than one unit; [TEAMS] of struct tile. */
-    int32_t kv, kv_block_bytes, n_kv, tiles;
+     * segments where a block may have more than one unit; and a struct tile. */
+    int32_t kv, kv_block_bytes, n_kv, tile;
 };
 
 struct whole_args {
@@ -57,7 +57,6 @@ struct whole_args {
 /* ---- shared memory */
 
 #define DIM_WHOLE 128 /* largest head */
-#define TEAMS (COMPUTE / TEAM)
 #define SHARED_WHOLE (227 * 1024)
 #define SLOTS_MAX 8
 
@@ -95,17 +94,16 @@ struct small {
     uint64_t is_full[SLOTS_MAX], is_free[SLOTS_MAX];           /* turns of slots */
     uint64_t has_piece[PIECES_MAX], is_piece_free[PIECES_MAX]; /* turns of pieces of x */
     uint64_t is_handed[HANDED_MAX], is_finished[HANDED_MAX];   /* turns of sums */
-    /* Turns of o and down: what they are multiplied with is known; and the thread that fetches it
-     * has seen so, that it may miss none. */
+    /* Turns of stages: what each is multiplied with is known; and the thread that fetches x of o
+     * and down has seen so, that it may miss none. All that compute open a stage, and those that
+     * write x in shared memory wait for that: racecheck follows it, as it does not block_sync. */
     uint64_t is_open, is_entered;
-    float scales[GROUP];
     struct ft_span spans[FT_WHOLE_ROWS_MAX];
     struct ft_whole_layer layers[2];  /* that of an even number, and the other */
     struct ft_op_attention attention; /* of the layer in hand */
     int32_t slots[FT_WHOLE_ROWS_MAX], positions[FT_WHOLE_ROWS_MAX];
     uint64_t is_known;
-    uint64_t is_staged, is_read; /* turns of x, see whole_staged */
-    uint64_t is_squared;         /* what the head's rows are scaled with is known */
+    uint64_t is_squared, is_staged; /* of the head's rows: what they are scaled with; all of x */
     uint32_t is_whole;
     uint32_t turns[WHOLE_WARPS]; /* of each warp: slots, pieces and sums, packed */
     struct whole_args args;      /* for functions that are not inlined: near, unlike a parameter */
@@ -113,10 +111,10 @@ struct small {
 
 struct shared {
     char *ring;              /* [n_slots][SLOT_BYTES] */
-    float (*squares)[WARPS]; /* [n_rows], of the warps that stage x */
+    float (*squares)[WARPS]; /* [n_rows], of the warps that stage the head's x */
     float *angles;           /* [n_rows][head_dim]: cosines, then sines */
     float *sums; /* [n_handed][WHOLE_WARPS][n_rows][TILE], of tiles in turn, see sum_at */
-    char *x;     /* in parts, see parts_at; of o and down [n_pieces] in turn */
+    char *x;     /* in parts, see parts_at; of o and down [n_pieces] pieces in turn */
     struct small *small;
 };
 
@@ -138,27 +136,12 @@ static __device__ __forceinline__ int32_t sum_at(int32_t row, int32_t out) {
 
 /* A barrier of the threads that compute. */
 static __device__ __forceinline__ void block_sync(void) {
-    k_sync_some(1 + TEAMS, COMPUTE);
+    k_sync_some(1, COMPUTE);
 }
 
 /* A barrier of these and of those that finish tiles. */
 static __device__ __forceinline__ void all_sync(void) {
-    k_sync_some(2 + TEAMS, COMPUTE + 32 * FINISH_WARPS);
-}
-
-/* x of a stage is there; and nobody reads that of the stage before it. Barriers that racecheck
- * follows, as it does not block_sync: every thread that computes arrives at each stage that x lies
- * in shared memory for, which is every other one and the head. That x has been read is ordered by
- * the barriers of the grid as well: its turn is there for racecheck alone. */
-static __device__ __forceinline__ uint32_t whole_staged_parity(int32_t stage) {
-    return (uint32_t)stage / 2 % 2;
-}
-static __device__ __forceinline__ void whole_await_read(struct small *small, int32_t stage) {
-    k_turn_wait(&small->is_read, whole_staged_parity(stage) ^ 1);
-}
-static __device__ __forceinline__ void whole_staged(struct small *small, int32_t stage) {
-    k_turn_arrive(&small->is_staged);
-    k_turn_wait(&small->is_staged, whole_staged_parity(stage));
+    k_sync_some(2, COMPUTE + 32 * FINISH_WARPS);
 }
 
 /* Rows of x in parts are [chunk][n rows][ORDERS] of COLUMN_BYTES: what lanes give to the tensor
@@ -355,11 +338,9 @@ static __device__ __forceinline__ void whole_fetch_x(const struct whole_args &a,
         enum whole_kind kind = whole_kind_of(a, stage);
         int32_t end = whole_is_direct(kind) ? a.n_items[kind] : 0;
         const char *x = (const char *)(kind == WHOLE_O ? a.op.attended : a.op.gate);
-        if (whole_is_direct(kind)) {
-            k_turn_wait(&s.small->is_open, (uint32_t)stage / 2 % 2);
-            k_turn_arrive(&s.small->is_entered);
-            k_fence_bulk();
-        }
+        k_turn_wait(&s.small->is_open, (uint32_t)stage % 2);
+        k_turn_arrive(&s.small->is_entered);
+        k_fence_bulk();
         for (int32_t item = rank; item < end; item += (int32_t)gridDim.x)
             whole_fetch_pieces(a, s, x, a.n_in[kind] / CHUNK, turn);
         rank = whole_rank_after(a, kind, rank);
@@ -439,19 +420,15 @@ static __device__ __forceinline__ void whole_await(const struct ft_op_whole &op,
         whole_pass(op, n_passed);
     block_sync();
 }
-/* Before a stage, whose x a thread of its own fetches when it is o or down: all that compute open
- * it, which racecheck follows, the others as soon as the block has arrived. */
+/* Before a stage: all that compute open it. */
 static __device__ __forceinline__ void whole_await_stage(const struct whole_args &a,
                                                          const struct shared &s, uint32_t n_passed,
                                                          int32_t stage) {
-    bool is_direct = whole_is_direct(whole_kind_of(a, stage));
     if (threadIdx.x == 0) {
         whole_pass(a.op, n_passed);
-        if (is_direct)
-            k_turn_wait(&s.small->is_entered, ((uint32_t)stage / 2 % 2) ^ 1);
+        k_turn_wait(&s.small->is_entered, ((uint32_t)stage % 2) ^ 1);
     }
-    if (is_direct)
-        k_turn_arrive(&s.small->is_open);
+    k_turn_arrive(&s.small->is_open);
     all_sync();
 }
 

@@ -54,8 +54,9 @@ struct ft_whole_state {
  * dev   norm [hidden], inv_freq [head_dim / 2] f32
  * dev   tokens, positions, slots  [n_rows];  picks  [n_picks] rows;  pieces  [n_pieces], as
  *       ft_span_cut cuts n_spans spans, each with blocks of its own;  table  block tables
- * dev   x [n_rows, hidden], q [n_rows, n_heads * head_dim]  f32, scratch; attended, gate  scratch
- *       of 6 bytes for each of [n_rows, n_heads * head_dim] and [n_rows, intermediate]
+ * dev   x [n_rows, hidden], squares [n_rows, hidden / 16], q [n_rows, n_heads * head_dim]  f32,
+ *       scratch; normed, attended, gate  scratch of 6 bytes for each of [n_rows, hidden],
+ *       [n_rows, n_heads * head_dim] and [n_rows, intermediate]
  * dev   rows  row i of n_picks at rows + i * row_stride, or host memory that the GPU writes to */
 struct ft_op_whole {
     const struct ft_whole_map *maps;
@@ -72,8 +73,8 @@ struct ft_op_whole {
     const struct ft_span *pieces;
     const int32_t *table;
 
-    float *x, *q;
-    void *attended, *gate;
+    float *x, *squares, *q;
+    void *normed, *attended, *gate;
     float *rows;
     int64_t row_stride;
     struct ft_whole_state *state;

@@ -1,5 +1,5 @@
 /* whole_attention: attention within the whole step's kernel. A block has a segment of positions for
- * all queries of a span and KV head; its KV comes into shared memory, for the block's teams.
+ * all queries of a span and KV head; its KV comes into shared memory.
  * Owns:    nothing.
  * Runs in: nvcc's files only.
  * Never:   waits for another block: barriers stand between attending and merging. */
@@ -78,17 +78,21 @@ static __device__ __forceinline__ void begin_attention(const struct ft_op_whole 
 static __device__ __forceinline__ void start_kv(const struct whole_args &a,
                                                 const struct ft_op_attention &op,
                                                 const struct unit &unit, char *kv, bool is_new) {
-    int32_t n = (int32_t)ft_kv_head_floats(op.kv.head_dim) / 4;
+    int32_t dim = op.kv.head_dim; /* a head has no padding here */
 #pragma unroll 1
     for (int32_t i = 0; i < BLOCKS; i++) {
         const float4 *from = i == 0 ? unit.blocks[0] : unit.blocks[BLOCKS - 1];
         int32_t end = (unit.segment * BLOCKS + i + 1) * FT_OPS_KV_BLOCK;
         if (from == NULL || (end > unit.span.position) != is_new)
             continue;
-        float4 *to = (float4 *)(kv + i * a.at.kv_block_bytes);
+        char *to = kv + i * a.at.kv_block_bytes;
+        int32_t n = dim * FT_OPS_KV_BLOCK / 4; /* vectors of keys, and as many of values */
 #pragma unroll 2
-        for (int32_t j = threadIdx.x; j < n; j += COMPUTE)
-            k_fetch_start(to + j, from + j);
+        for (int32_t j = threadIdx.x; j < n; j += COMPUTE) {
+            int32_t in_value = j % (dim / 4), position = j / (dim / 4);
+            k_fetch_start(to + near_key(j / 4, j % 4), from + j);
+            k_fetch_start(to + near_values(dim, position) + in_value * 16, from + n + j);
+        }
     }
 }
 
@@ -171,9 +175,9 @@ static __device__ __noinline__ void merge_all(int32_t small_at) {
     const struct ft_op_whole &op = a.op;
     struct partials p = partials_of(a);
     int32_t warp = (int32_t)threadIdx.x / 32, d = (int32_t)threadIdx.x % 32 * 4;
-    float *scratch = (float *)(memory + a.at.tiles) + warp * 3 * SCALED; /* of this warp */
+    float *scratch = (float *)(memory + a.at.tile) + warp * 3 * SCALED; /* of this warp */
     float(*factors)[2] = (float(*)[2])scratch;
-    static_assert(WHOLE_WARPS * 3 * SCALED * sizeof(float) <= sizeof(struct tile<4, DIM_WHOLE>),
+    static_assert(WHOLE_WARPS * 3 * SCALED * sizeof(float) <= sizeof(struct tile<8, DIM_WHOLE>),
                   "room for all warps");
 #pragma unroll 1
     for (int32_t query = (int32_t)blockIdx.x + warp * (int32_t)gridDim.x; query < p.n_queries;
@@ -205,13 +209,13 @@ static __device__ __noinline__ void merge_all(int32_t small_at) {
 }
 
 /* A tile's queries and what they see, which no stage of the step changes. */
-template <int Q>
+template <int N>
 static __device__ __forceinline__ void
 find_queries(const struct ft_op_attention &op, const struct unit &unit, int32_t first,
-             const struct partials &p, struct tile<Q, DIM_WHOLE> &t) {
-    int32_t group = op.n_heads / op.kv.n_heads, own = (int32_t)team_thread<false>();
+             const struct partials &p, struct tile<N, DIM_WHOLE> &t) {
+    int32_t group = op.n_heads / op.kv.n_heads, own = (int32_t)threadIdx.x;
     int32_t base = unit.segment * SEGMENT;
-    if (own < Q) {
+    if (own < N) {
         int32_t row = (first + own) / group, high = unit.span.position + row;
         bool is_there = row < unit.span.n_rows;
         int32_t low = is_there ? lowest(op, high) : 0;
@@ -225,49 +229,56 @@ find_queries(const struct ft_op_attention &op, const struct unit &unit, int32_t 
                         : -1;
     }
     if (own == 0)
-        find_common(op, unit.span, first, group, t);
+        find_seen(op, unit.span, first, group, t);
 }
 
 /* q of a tile's queries, a query by a warp at a time. */
-template <int Q>
+template <int N>
 static __device__ __forceinline__ void load_queries(const struct ft_op_attention &op,
                                                     const struct partials &p,
-                                                    struct tile<Q, DIM_WHOLE> &t) {
-    int32_t own = (int32_t)team_thread<false>(), d = own % 32 * 4;
+                                                    struct tile<N, DIM_WHOLE> &t) {
+    constexpr int OWN = N / WHOLE_WARPS;
+    int32_t d = (int32_t)threadIdx.x % 32 * 4, warp = (int32_t)threadIdx.x / 32;
+    float4 q[OWN];
+    if (d >= p.dim)
+        return;
 #pragma unroll
-    for (int k = 0; k < Q / TEAM_WARPS; k++) {
-        int32_t query = own / 32 + k * TEAM_WARPS;
-        if (d < p.dim)
-            *(float4 *)&t.q[query][d] =
-                t.high[query] >= 0 ? __ldcg((const float4 *)(op.q + t.at[query] * p.dim + d))
-                                   : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int k = 0; k < OWN; k++) {
+        int32_t query = warp + k * WHOLE_WARPS;
+        q[k] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        if (t.high[query] >= 0)
+            q[k] = __ldcg((const float4 *)(op.q + t.at[query] * p.dim + d));
     }
-    team_sync<false>();
+#pragma unroll
+    for (int k = 0; k < OWN; k++)
+        put_columns(t.q[warp + k * WHOLE_WARPS], d, q[k]);
 }
 
-/* A segment for a tile of queries, by a team. */
-template <int Q>
-static __device__ __forceinline__ void
-attend_tile(const struct partials &p, float scale, struct tile<Q, DIM_WHOLE> &t,
-            const struct source &s, int32_t base, int32_t last) {
-    int32_t dim = p.dim, width = dim > 64 ? TEAM : dim > 32 ? 64 : 32;
-    int32_t own = (int32_t)team_thread<false>();
-    float values[Q][1];
-    score<false>(s, t, base, last);
-    team_sync<false>();
-    weigh<false>(t, scale, base);
-    team_sync<false>();
-    add_values<false, Q, 1>(s, t, width, base, last, values);
+/* A segment for a tile of queries; a warp has sixteen dimensions of their values. */
+template <int N>
+static __device__ __forceinline__ void attend_tile(const struct partials &p, float scale,
+                                                   struct tile<N, DIM_WHOLE> &t,
+                                                   const struct source &s, int32_t base) {
+    int32_t own = (int32_t)threadIdx.x, lane = own % 32, d = own / 32 * STEP;
+    static_assert(WHOLE_WARPS * STEP >= DIM_WHOLE, "a warp for each sixteen");
+    score<true>(s, t, base);
+    block_sync();
+    weigh<true>(t, scale, base);
+    block_sync();
+    if (d < p.dim) {
+        struct weighted<N> sums = add_values<true>(
+            s, t, base, d, load_values<true>(s, base, d, t.all_low, t.all_high));
 #pragma unroll
-    for (int i = 0; i < Q; i++) {
-        int32_t to = t.to[i];
-        if (to >= 0 && own < dim)
-            p.at[to + own] = values[i][0];
+        for (int i = 0; i < N / GROUP * 2; i++) {
+            int32_t to = t.to[i / 2 * GROUP + lane % 4 * 2 + i % 2];
+            if (to >= 0)
+                *(float2 *)(p.at + to + d + lane / 4 * 2) =
+                    make_float2(sums.at[i / 2][i % 2], sums.at[i / 2][2 + i % 2]);
+        }
     }
-    if (own < Q && t.to[own] >= 0) {
-        p.at[t.to[own] + dim] = t.softmax[own].max;
-        p.at[t.to[own] + dim + 1] = t.softmax[own].sum;
-    }
+    if (own < N && t.to[own] >= 0)
+        *(float2 *)(p.at + t.to[own] + p.dim) =
+            make_float2(t.softmax[own].max, t.softmax[own].sum);
 }
 
 static __device__ __forceinline__ int32_t queries_in(const struct ft_op_attention &op,
@@ -275,25 +286,15 @@ static __device__ __forceinline__ int32_t queries_in(const struct ft_op_attentio
     return unit.span.n_rows * (op.n_heads / op.kv.n_heads);
 }
 
-template <int Q>
-static __device__ __forceinline__ struct tile<Q, DIM_WHOLE> *
-tile_of_team(const struct whole_args &a, char *memory) {
-    return (struct tile<Q, DIM_WHOLE> *)(memory + a.at.tiles) + threadIdx.x / TEAM;
+template <int N>
+static __device__ __forceinline__ struct tile<N, DIM_WHOLE> &tile_at(const struct whole_args &a,
+                                                                     char *memory) {
+    return *(struct tile<N, DIM_WHOLE> *)(memory + a.at.tile);
 }
 
-/* The team's first tile of a unit. */
-template <int Q>
-static __device__ __forceinline__ void find_first(const struct whole_args &a, char *memory,
-                                                  const struct unit &unit) {
-    const struct ft_op_attention &op = ((struct small *)(memory + a.at.small))->attention;
-    int32_t first = (int32_t)threadIdx.x / TEAM * Q;
-    if (first < queries_in(op, unit))
-        find_queries<Q>(op, unit, first, partials_of(a), *tile_of_team<Q>(a, memory));
-}
-
-/* A unit whose old KV is on its way, and whose first tiles are known; KV of the next one goes on
- * its way, beside it. */
-template <int Q>
+/* A unit whose old KV is on its way, and whose first tile is known; KV of the next one goes on its
+ * way, beside it. */
+template <int N>
 static __device__ __forceinline__ void attend_unit(const struct whole_args &a,
                                                    const struct unit &unit, int32_t kv_at,
                                                    const struct unit &next, int32_t next_at) {
@@ -301,40 +302,38 @@ static __device__ __forceinline__ void attend_unit(const struct whole_args &a,
     char *kv = memory + kv_at;
     struct small *small = (struct small *)(memory + a.at.small);
     const struct ft_op_attention &op = small->attention;
-    int32_t team = threadIdx.x / TEAM, base = unit.segment * SEGMENT;
     int32_t n = queries_in(op, unit);
-    struct tile<Q, DIM_WHOLE> &t = *tile_of_team<Q>(a, memory);
+    struct tile<N, DIM_WHOLE> &t = tile_at<N>(a, memory);
     struct partials p = partials_of(a);
     start_kv(a, op, unit, kv, true);
-    if (team * Q < n)
-        load_queries<Q>(op, p, t);
+    load_queries<N>(op, p, t);
     k_fetch_wait();
     block_sync();
     if (next.span.n_rows > 0) /* then there is room for two */
         start_kv(a, op, next, memory + next_at, false);
+    struct source source = {NULL,
+                            0,
+                            op.kv.head_dim,
+                            NULL,
+                            {(const float *)kv, (const float *)(kv + a.at.kv_block_bytes)}};
+    static_assert(BLOCKS == 2, "as many places");
 #pragma unroll 1
-    for (int32_t first = team * Q; first < n; first += TEAMS * Q) {
-        if (first != team * Q) {
-            find_queries<Q>(op, unit, first, p, t);
-            team_sync<false>();
-            load_queries<Q>(op, p, t);
+    for (int32_t first = 0; first < n; first += N) {
+        if (first != 0) {
+            block_sync(); /* the tile's memory is written anew */
+            find_queries<N>(op, unit, first, p, t);
+            block_sync();
+            load_queries<N>(op, p, t);
+            block_sync();
         }
-        struct source source = {
-            NULL,
-            0,
-            (int32_t)ft_kv_padded_dim(op.kv.head_dim),
-            NULL,
-            {(const float *)kv, (const float *)(kv + (BLOCKS - 1) * a.at.kv_block_bytes)}};
-        attend_tile<Q>(p, op.scale, t, source, base,
-                       min(unit.span.position + unit.span.n_rows - 1, base + SEGMENT - 1));
-        team_sync<false>(); /* the tile's memory is written anew */
+        attend_tile<N>(p, op.scale, t, source, unit.segment * SEGMENT);
     }
     block_sync();
 }
 
 /* All units of this block. Begins between the halves of the barrier behind q, k and v: KV that is
  * older than the step need not wait. Apart from the rest, whose registers it would take. */
-template <int Q> static __device__ __noinline__ void attend(int32_t small_at, uint32_t n_passed) {
+template <int N> static __device__ __noinline__ void attend(int32_t small_at, uint32_t n_passed) {
     K_SHARED_MEMORY(char, memory);
     struct small *small = (struct small *)(memory + small_at);
     const struct whole_args &a = small->args;
@@ -344,7 +343,7 @@ template <int Q> static __device__ __noinline__ void attend(int32_t small_at, ui
     int32_t at = a.at.kv, next_at = at + (a.at.n_kv - 1) * BLOCKS * a.at.kv_block_bytes;
     if (unit.span.n_rows > 0) {
         start_kv(a, small->attention, unit, memory + at, false);
-        find_first<Q>(a, memory, unit);
+        find_queries<N>(small->attention, unit, 0, partials_of(a), tile_at<N>(a, memory));
     }
     whole_await(a.op, n_passed);
 #pragma unroll 1
@@ -352,12 +351,12 @@ template <int Q> static __device__ __noinline__ void attend(int32_t small_at, ui
         struct unit next = {};
         if (has_next)
             next = unit_at(small->attention, small, a.op.n_spans, u + n_blocks);
-        attend_unit<Q>(a, unit, at, next, next_at);
+        attend_unit<N>(a, unit, at, next, next_at);
         unit = next;
         if (!has_next)
             break;
-        find_first<Q>(a, memory, unit);
-        team_sync<false>();
+        find_queries<N>(small->attention, unit, 0, partials_of(a), tile_at<N>(a, memory));
+        block_sync();
         int32_t free_at = at;
         at = next_at;
         next_at = free_at;

@@ -75,9 +75,36 @@ static __device__ __forceinline__ uint32_t load_parts(const char *x, int32_t apa
     return read;
 }
 
+/* Start rows that a norm stands before on their way into shared memory: a warp has the columns that
+ * it multiplies with, slot by slot. And until they are there but for those of the last n slots. */
+static __device__ __forceinline__ void fetch_normed(const struct ft_op_whole &op,
+                                                    const struct shared &s) {
+    int32_t warp = k_thread() / 32, lane = k_thread() % 32, n_chunks = op.hidden / CHUNK;
+    int32_t chunk_bytes = op.n_rows * ORDERS * COLUMN_BYTES;
+    const char *x = (const char *)op.normed;
+#pragma unroll 1
+    for (int32_t at = warp * SETS * 2; at - warp * SETS * 2 < n_chunks; at += SLOT_CHUNKS) {
+        int32_t from = at * chunk_bytes, n = min(n_chunks - at, SETS * 2) * chunk_bytes;
+#pragma unroll 2
+        for (int32_t i = lane * 16; i < n; i += 32 * 16)
+            k_fetch_start(s.x + from + i, x + from + i);
+        k_fetch_commit();
+    }
+}
+static __device__ __forceinline__ void await_normed(int32_t n) {
+    if (n == 0)
+        k_fetch_wait_but<0>();
+    else if (n == 1)
+        k_fetch_wait_but<1>();
+    else
+        k_fetch_wait_but<2>();
+    k_sync_warp();
+}
+
 /* A tile's columns that this warp has. Columns without a row have another's x, and nobody reads
- * what they sum. IN_PIECES: x comes in pieces in turn, else all of it is there. */
-template <int PASSES, bool IN_PIECES>
+ * what they sum. IN_TURN: pieces of x come in turn, piece is the next one. Else all of x is there,
+ * or, where piece.slot is 0, the warp's part of each slot is on its way, see fetch_normed. */
+template <int PASSES, bool IN_TURN>
 static __device__ __forceinline__ void
 multiply_tile(const struct whole_args &a, const struct shared &s, struct whole_turn &turn,
               struct whole_turn &piece, int32_t n_rows, int32_t n_chunks,
@@ -95,9 +122,11 @@ multiply_tile(const struct whole_args &a, const struct shared &s, struct whole_t
         uint4 parts[SETS][2][PASSES];
         int32_t n_left = n_chunks - at - warp * SETS * 2;
         uint32_t read = 0, read_x = 0;
-        if (IN_PIECES)
+        if (IN_TURN)
             k_turn_wait(&s.small->has_piece[piece.slot], piece.parity);
-        const char *from = x + (IN_PIECES ? piece.slot * SLOT_CHUNKS : at) * apart;
+        else if (piece.slot == 0)
+            await_normed((n_chunks - at - 1) / SLOT_CHUNKS);
+        const char *from = x + (IN_TURN ? piece.slot * SLOT_CHUNKS : at) * apart;
 #pragma unroll
         for (int j = 0; j < SETS; j++)
             read_x ^=
@@ -110,11 +139,11 @@ multiply_tile(const struct whole_args &a, const struct shared &s, struct whole_t
         k_sync_warp();
         if (lane == 0) {
             k_turn_arrive_read(&s.small->is_free[turn.slot], read, a.none);
-            if (IN_PIECES)
+            if (IN_TURN)
                 k_turn_arrive_read(&s.small->is_piece_free[piece.slot], read_x, a.none);
         }
         whole_next(turn, a.at.n_slots);
-        if (IN_PIECES)
+        if (IN_TURN)
             whole_next(piece, a.at.n_pieces);
     }
 }
@@ -124,9 +153,6 @@ struct row_sums {
     float at[2];
     int32_t row[2]; /* GROUP: none */
 };
-static __device__ __forceinline__ float by_size(float large, float middle, float small) {
-    return __fadd_rn(__fadd_rn(small, middle), large);
-}
 template <int PASSES>
 static __device__ __forceinline__ struct row_sums rows_of(const struct sums<PASSES> &sums, int half,
                                                           int32_t lane) {

@@ -25,6 +25,9 @@
 
 typedef sim_dim3 dim3;
 extern sim_dim3 threadIdx, blockIdx, blockDim, gridDim; /* of the thread that runs */
+struct alignas(8) float2 {
+    float x, y;
+};
 struct alignas(16) float4 {
     float x, y, z, w;
 };
@@ -77,6 +80,9 @@ static inline cudaError_t cudaFuncSetAttribute(const void *, int, int) {
 
 /* ---- arithmetic */
 
+static inline float2 make_float2(float x, float y) {
+    return {x, y};
+}
 static inline float4 make_float4(float x, float y, float z, float w) {
     return {x, y, z, w};
 }
@@ -150,9 +156,6 @@ static inline double __ddiv_rn(double a, double b) {
 }
 static inline int __ffs(int32_t x) {
     return __builtin_ffs(x);
-}
-static inline int __clz(int32_t x) {
-    return x == 0 ? 32 : __builtin_clz((uint32_t)x);
 }
 static inline int __popc(uint32_t x) {
     return __builtin_popcount(x);

@@ -58,6 +58,7 @@ struct fiber {
     dim3 thread, at;
     enum fiber_state state;
     std::vector<fetch> fetches; /* on their way */
+    std::vector<size_t> groups; /* where each of them ends */
     uint32_t n_arrived;         /* at barriers of the cluster */
 };
 
@@ -440,12 +441,23 @@ void sim_fetch_part(void *shared, const void *global, size_t n, size_t size) {
 void sim_fetch_start(void *shared, const void *global) {
     sim_fetch_part(shared, global, 16, 16);
 }
-void sim_fetch_wait(void) {
-    for (const fetch &f : sim.current->fetches) {
-        memset(f.to, 0, f.size);
-        memcpy(f.to, f.from, f.bytes);
+void sim_fetch_commit(void) {
+    sim.current->groups.push_back(sim.current->fetches.size());
+}
+void sim_fetch_wait(uint32_t n) {
+    fiber &own = *sim.current;
+    if (own.groups.size() <= n)
+        return;
+    auto last = own.groups.end() - n - 1;
+    ptrdiff_t end = (ptrdiff_t)*last;
+    for (auto f = own.fetches.begin(); f != own.fetches.begin() + end; f++) {
+        memset(f->to, 0, f->size);
+        memcpy(f->to, f->from, f->bytes);
     }
-    sim.current->fetches.clear();
+    own.fetches.erase(own.fetches.begin(), own.fetches.begin() + end);
+    own.groups.erase(own.groups.begin(), last + 1);
+    for (size_t &group : own.groups)
+        group -= (size_t)end;
 }
 uint32_t sim_cluster_rank(void) {
     return sim.current->block->rank;

@@ -49,7 +49,9 @@ const uint64_t *sim_exchange(uint64_t value);
 void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]);
 void sim_fetch_start(void *shared, const void *global);
 void sim_fetch_part(void *shared, const void *global, size_t n, size_t size);
-void sim_fetch_wait(void);
+void sim_fetch_commit(void);
+/* For all groups but the last n. */
+void sim_fetch_wait(uint32_t n);
 uint32_t sim_cluster_rank(void);
 uint32_t sim_cluster_size(void);
 char *sim_shared_of(uint32_t rank);

@@ -27,7 +27,14 @@ static inline void k_fetch_word(void *shared, const void *global) {
     sim_fetch_part(shared, global, 4, 4);
 }
 static inline void k_fetch_wait(void) {
-    sim_fetch_wait();
+    sim_fetch_commit();
+    sim_fetch_wait(0);
+}
+static inline void k_fetch_commit(void) {
+    sim_fetch_commit();
+}
+template <int N> static inline void k_fetch_wait_but(void) {
+    sim_fetch_wait(N);
 }
 static inline uint32_t k_cluster_rank(void) {
     return sim_cluster_rank();
