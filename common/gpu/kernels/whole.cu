@@ -300,11 +300,6 @@ static __device__ __forceinline__ void find_scales(const struct ft_op_whole &op,
     }
 }
 
-/* Whether a warp that finishes has rows in this turn: two of them, or one. */
-static __device__ __forceinline__ bool is_turn(int32_t warp, int i, int32_t n_rows) {
-    return (warp + i * FINISH_WARPS) * 2 < n_rows;
-}
-
 /* A block's tiles of a matrix: rows by twos, in turn, by each of the warps that finish. */
 static __device__ __forceinline__ void finish_matrix(const struct whole_args &a,
                                                      const struct shared &s, int32_t stage,
@@ -319,18 +314,15 @@ static __device__ __forceinline__ void finish_matrix(const struct whole_args &a,
 #pragma unroll 1
     for (int32_t item = rank; item < a.n_items[kind]; item += (int32_t)gridDim.x) {
         const float *sums = s.sums + turn.slot * WHOLE_WARPS * n_rows * TILE;
-        struct tile_end ends[FINISH_TURNS] = {};
-        float y[FINISH_TURNS] = {};
+        struct tile_end ends[FINISH_TURNS];
+        float y[FINISH_TURNS];
         uint32_t read = 0;
 #pragma unroll
         for (int i = 0; i < FINISH_TURNS; i++)
-            if (is_turn(warp, i, n_rows))
-                ends[i] = prepare(a, s, stage, item, first + i * FINISH_WARPS * 2);
+            ends[i] = prepare(a, s, stage, item, first + i * FINISH_WARPS * 2);
         k_turn_wait(&s.small->is_handed[turn.slot], turn.parity);
 #pragma unroll
         for (int i = 0; i < FINISH_TURNS; i++) {
-            if (!is_turn(warp, i, n_rows))
-                continue;
             y[i] = add_pairs(sums + sum_at(ends[i].row, out), n_rows * TILE);
             read ^= __float_as_uint(y[i]);
             if (has_norm)
@@ -340,7 +332,7 @@ static __device__ __forceinline__ void finish_matrix(const struct whole_args &a,
         whole_next(turn, a.at.n_handed);
 #pragma unroll
         for (int i = 0; i < FINISH_TURNS; i++)
-            if (is_turn(warp, i, n_rows))
+            if (warp * 2 + i * FINISH_WARPS * 2 < n_rows)
                 finish(kind, ends[i], y[i]);
     }
 }
