@@ -14,11 +14,11 @@
 #define BARRIERS 6 /* of a layer */
 
 static const struct whole_shape shapes[] = {
-    {2048, 8192, 32, 8, 64, 128256, 16, 0, false, 512},
-    {3072, 8192, 24, 8, 128, 128256, 28, 0, false, 512},
+    {2048, 8192, 32, 8, 64, 128256, 16, 0, false, 528},
+    {3072, 8192, 24, 8, 128, 128256, 28, 0, false, 528},
 };
 static const char *const names[] = {"1b", "3b"};
-static const int32_t heights[] = {1, 2, 4, 5, 8};
+static const int32_t heights[] = {1, 2, 4, 5, 8, 9, 12, 16};
 
 static void must(cudaError_t error, const char *what) {
     if (error == cudaSuccess)
@@ -126,6 +126,9 @@ int main(int argc, char **argv) {
     printf("us until a barrier + there, first block\n");
     show_marks(m, 1, shapes[shape].n_layers);
     show_marks(m, 5, shapes[shape].n_layers);
+    show_marks(m, 8, shapes[shape].n_layers);
+    show_marks(m, 9, shapes[shape].n_layers);
+    show_marks(m, 16, shapes[shape].n_layers);
     whole_model_destroy(m);
     return 0;
 }

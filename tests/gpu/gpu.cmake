@@ -44,7 +44,7 @@ if(FT_HOST_CXX AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT FORETOK
     set_source_files_properties(${object} PROPERTIES EXTERNAL_OBJECT TRUE GENERATED TRUE)
     list(APPEND sim_objects ${object})
   endforeach()
-  ft_test(gpu/test_whole_sim.c LINK stdc++ m SOURCES ${whole_sources} ${sim_objects})
+  ft_test(gpu/test_whole_sim.c TIMEOUT 1200 LINK stdc++ m SOURCES ${whole_sources} ${sim_objects})
   target_include_directories(test_whole_sim BEFORE PRIVATE ${sim})
   # Suites written for a card; of the layer's library, device and registry are replaced.
   foreach(suite linear attention rows)

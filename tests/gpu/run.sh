@@ -41,7 +41,8 @@ done
 # Grids that wait for their own blocks, of some processes: as they are, and through MPS.
 stress() {
   "$build/bin/stress_whole" 15 1,5 && "$build/bin/stress_whole" 10 8,3,2 &&
-    FORETOKEN_STRESS=seldom "$build/bin/stress_whole" 10 5,6
+    "$build/bin/stress_whole" 10 16,9,5 &&
+    FORETOKEN_STRESS=seldom "$build/bin/stress_whole" 10 5,12
 }
 stress
 if command -v nvidia-cuda-mps-control >/dev/null; then

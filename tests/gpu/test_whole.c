@@ -8,8 +8,6 @@ void whole_cases_seed(uint64_t seed) {
 
 int main(void) {
     Suite *suite = suite_create("whole");
-    TCase *tcase = tcase_create("small");
-    whole_cases_add(tcase);
-    suite_add_tcase(suite, tcase);
+    whole_cases_add(suite);
     return twin_main(suite);
 }

@@ -21,9 +21,19 @@ void whole_cases_seed(uint64_t seed) {
     sim_seed(seed);
 }
 
-static struct whole_model *make(uint64_t seed, uint64_t patience_ns) {
+#define ALONE 2 /* rows: each block for itself */
+#define IN_PAIRS 10
+
+/* One of those that do not multiply: of a block for itself 8 to 11, of one of a pair 8, 9 and 12 to
+ * 15. */
+static uint32_t late_warp(int is_pair, uint64_t seed) {
+    uint32_t which = (uint32_t)seed % 4;
+    return is_pair == 0 || which < 2 ? 8 + which : 10 + which;
+}
+
+static struct whole_model *make(uint64_t seed, uint64_t patience_ns, int32_t n_rows) {
     struct whole_model *m = whole_model_create(&tiny, 1, seed);
-    struct whole_seq seq = {70, 2};
+    struct whole_seq seq = {70, n_rows};
     whole_model_place(m, &seq, 1, 1);
     whole_model_op(m)->patience_ns = patience_ns;
     whole_model_reset(m);
@@ -47,7 +57,7 @@ static bool is_all(const struct whole_model *m, const float *want, int64_t n) {
 }
 
 START_TEST(grid_without_room_gives_up_and_writes_nothing) {
-    struct whole_model *m = make(1, 20000);
+    struct whole_model *m = make(1, 20000, _i == 0 ? ALONE : IN_PAIRS);
     int64_t n;
     float *want = expected(m, &n), *before = whole_model_results(m, &n);
     for (int32_t n_places = 1; n_places <= 2; n_places++) {
@@ -75,7 +85,7 @@ END_TEST
 /* Two processes' grids on one card, dealt out to processors in any order: each is all there, or
  * gives up; neither waits for ever. */
 START_TEST(grids_that_share_a_card_end) {
-    struct whole_model *m[2] = {make(1, 3000), make(2, 4000)};
+    struct whole_model *m[2] = {make(1, 3000, ALONE), make(2, 4000, _i == 0 ? ALONE : IN_PAIRS)};
     int64_t n;
     float *want[2], *before[2];
     int32_t n_done = 0, n_given_up = 0;
@@ -112,13 +122,13 @@ END_TEST
 
 /* The last block comes at the moment at which another has waited for long enough. */
 START_TEST(grid_that_is_late_is_whole_or_gives_up) {
-    struct whole_model *m = make(4, 0);
+    struct whole_model *m = make(4, 0, _i == 0 ? ALONE : IN_PAIRS);
     int64_t n;
     float *want = expected(m, &n), *before = whole_model_results(m, &n);
     int32_t n_done = 0;
     for (uint64_t seed = 0; seed < 60; seed++) {
         sim_seed(seed);
-        whole_model_op(m)->patience_ns = seed % 20 * 3;
+        whole_model_op(m)->patience_ns = seed % 20 * (_i == 0 ? 3 : 12);
         ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
         bool is_given_up = whole_model_state(m).is_abandoned != 0;
         ck_assert(is_all(m, is_given_up ? before : want, n));
@@ -135,13 +145,13 @@ START_TEST(grid_that_is_late_is_whole_or_gives_up) {
 END_TEST
 
 START_TEST(bits_do_not_depend_on_the_order_of_threads) {
-    struct whole_model *m = make(3, 100000000);
+    struct whole_model *m = make(3, 100000000, _i == 0 ? ALONE : IN_PAIRS);
     int64_t n;
     float *want = expected(m, &n);
     for (uint64_t seed = 0; seed < 12; seed++) {
         sim_seed(seed);
         if (seed >= 8) /* those that fetch, and those that end tiles, late in turn */
-            sim_starve(8 + (uint32_t)seed % 4, 100);
+            sim_starve(late_warp(_i, seed), _i == 0 ? 100 : 30);
         ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
         ck_assert_int_eq(sim_last().is_stuck, 0);
         ck_assert(is_all(m, want, n));
@@ -165,20 +175,51 @@ START_TEST(blocks_without_tiles_miss_no_turn) {
                                               .n_layers = 3,
                                               .len_max = 80};
     struct whole_model *m = whole_model_create(&narrow, 1, 5);
-    struct whole_seq seq = {30, 3};
+    struct whole_seq seq = {30, _i == 0 ? 3 : IN_PAIRS};
     int64_t n;
     whole_model_place(m, &seq, 1, 1);
     whole_model_op(m)->patience_ns = 100000000;
     float *want = expected(m, &n);
     whole_model_target(m)->n_processors = 10; /* tiles: q, k, v 8, o 4, gate and up 8, down 4 */
-    for (uint64_t seed = 0; seed < 16; seed++) {
+    whole_model_target(m)->n_pairs = 5;
+    for (uint64_t seed = _i == 0 ? 0 : 4; seed < (_i == 0 ? 16 : 12); seed++) {
         sim_seed(seed);
         if (seed >= 8) /* and one of them, or of those that end tiles, late by whole stages */
-            sim_starve(8 + (uint32_t)seed % 4, 300);
+            sim_starve(late_warp(_i, seed), _i == 0 ? 300 : 60);
         sim_hold();
         ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
         struct sim_result result = sim_run(10);
         ck_assert_int_eq(result.is_stuck, 0);
+        ck_assert(is_all(m, want, n));
+        whole_model_reset(m);
+    }
+    sim_starve(0, 0);
+    free(want);
+    whole_model_destroy(m);
+}
+END_TEST
+
+/* The head has fewer rows than its layers: of two warps with the same columns one has none, and is
+ * not left behind by the turns of the other. */
+START_TEST(warps_without_rows_miss_no_turn) {
+    static const struct whole_shape long_head = {.hidden = 64,
+                                                 .intermediate = 64,
+                                                 .n_heads = 2,
+                                                 .n_kv_heads = 1,
+                                                 .head_dim = 32,
+                                                 .vocab = 800,
+                                                 .n_layers = 1,
+                                                 .len_max = 80};
+    struct whole_model *m = whole_model_create(&long_head, 1, 7);
+    struct whole_seq seq = {30, IN_PAIRS};
+    int64_t n;
+    whole_model_place(m, &seq, 1, 2);
+    whole_model_op(m)->patience_ns = 100000000;
+    float *want = expected(m, &n);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        sim_seed(seed);
+        sim_starve(4 + (uint32_t)seed, 60);
+        ck_assert_int_eq(whole_model_whole(m), cudaSuccess);
         ck_assert(is_all(m, want, n));
         whole_model_reset(m);
     }
@@ -224,15 +265,16 @@ END_TEST
 
 int main(void) {
     Suite *suite = suite_create("whole");
-    TCase *tcase = tcase_create("small");
-    whole_cases_add(tcase);
-    tcase_add_test(tcase, grid_without_room_gives_up_and_writes_nothing);
-    tcase_add_test(tcase, grids_that_share_a_card_end);
-    tcase_add_test(tcase, grid_that_is_late_is_whole_or_gives_up);
+    whole_cases_add(suite);
+    TCase *tcase = tcase_create("grids");
+    tcase_add_loop_test(tcase, grid_without_room_gives_up_and_writes_nothing, 0, 2);
+    tcase_add_loop_test(tcase, grids_that_share_a_card_end, 0, 2);
+    tcase_add_loop_test(tcase, grid_that_is_late_is_whole_or_gives_up, 0, 2);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("turns");
-    tcase_add_test(tcase, bits_do_not_depend_on_the_order_of_threads);
-    tcase_add_test(tcase, blocks_without_tiles_miss_no_turn);
+    tcase_add_loop_test(tcase, bits_do_not_depend_on_the_order_of_threads, 0, 2);
+    tcase_add_loop_test(tcase, blocks_without_tiles_miss_no_turn, 0, 2);
+    tcase_add_test(tcase, warps_without_rows_miss_no_turn);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("company");
     tcase_add_test(tcase, row_that_is_not_a_number_leaves_those_before_it_alone);

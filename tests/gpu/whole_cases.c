@@ -52,7 +52,7 @@ static const struct whole_shape one_layer = {.hidden = 512,
 
 START_TEST(step_of_one_sequence_has_the_bits_of_single_kernels) {
     struct whole_model *m = whole_model_create(&small, 1, 1);
-    for (int32_t n = 1; n <= FT_WHOLE_ROWS_MAX; n++) {
+    for (int32_t n = 1; n <= FT_WHOLE_ROWS_MAX; n += n < 9 ? 1 : n == 15 ? 1 : 3) {
         whole_cases_seed((uint64_t)n);
         struct whole_seq seq = {90 + n, n}; /* rows on both sides of a segment's end */
         whole_model_place(m, &seq, 1, n);
@@ -64,29 +64,35 @@ END_TEST
 
 START_TEST(step_of_a_first_token_has_the_bits_of_single_kernels) {
     struct whole_model *m = whole_model_create(&one_layer, 1, 2);
-    static const struct whole_seq seqs[] = {{0, 1}, {0, 8}, {15, 2}, {31, 2}, {152, 8}};
+    static const struct whole_seq seqs[] = {{0, 1},   {0, 8}, {15, 2},  {31, 2},
+                                            {152, 8}, {0, 9}, {144, 16}};
     for (size_t i = 0; i < sizeof seqs / sizeof seqs[0]; i++) {
         whole_model_place(m, &seqs[i], 1, 1);
         check_equal(m, "edges");
     }
-    whole_model_place(m, &seqs[1], 1, 0); /* a chunk of a prompt: no logits */
-    check_equal(m, "no logits");
+    for (size_t i = 1; i < sizeof seqs / sizeof seqs[0]; i += 5) {
+        whole_model_place(m, &seqs[i], 1, 0); /* a chunk of a prompt: no logits */
+        check_equal(m, "no logits");
+    }
     whole_model_destroy(m);
 }
 END_TEST
 
 START_TEST(step_of_many_sequences_has_the_bits_of_single_kernels) {
-    static const struct whole_seq one_each[] = {{3, 1},   {40, 1}, {63, 1}, {64, 1},
-                                                {159, 1}, {0, 1},  {31, 1}, {100, 1}};
-    static const struct whole_seq mixed[] = {{77, 5}, {12, 1}, {0, 2}};
-    struct whole_model *m = whole_model_create(&one_layer, 8, 3);
-    for (int32_t n = 2; n <= 8; n += 3) {
+    static const struct whole_seq one_each[] = {
+        {3, 1},  {40, 1}, {63, 1}, {64, 1}, {159, 1}, {0, 1},   {31, 1}, {100, 1},
+        {15, 1}, {16, 1}, {32, 1}, {33, 1}, {127, 1}, {128, 1}, {1, 1},  {95, 1}};
+    static const struct whole_seq mixed[] = {{77, 5}, {12, 1}, {0, 2}, {30, 6}};
+    struct whole_model *m = whole_model_create(&one_layer, 16, 3);
+    for (int32_t n = 2; n <= FT_WHOLE_ROWS_MAX; n += n < 8 ? 3 : 4) {
         whole_cases_seed((uint64_t)n);
         whole_model_place(m, one_each, n, n);
         check_equal(m, "a row each");
     }
-    whole_model_place(m, mixed, 3, 6);
-    check_equal(m, "mixed");
+    for (int32_t n = 3; n <= 4; n++) {
+        whole_model_place(m, mixed, n, 6);
+        check_equal(m, "mixed");
+    }
     whole_model_destroy(m);
 }
 END_TEST
@@ -101,9 +107,11 @@ START_TEST(step_of_other_shapes_has_the_bits_of_single_kernels) {
         {2048, 512, 8, 2, 80, 40, 1, 0, false, 96},   {4096, 512, 8, 2, 64, 40, 1, 0, true, 96},
         {256, 704, 4, 2, 64, 96, 1, 0, false, 160},
     };
+    static const int32_t heights[][4] = {{1, 8, 11, 16}, {1, 5, 9, 12}}; /* wide ones: that fit */
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct whole_model *m = whole_model_create(&shapes[i], 1, 4 + i);
-        for (int32_t n = i < 2 ? 1 : shapes[i].hidden > 3072 ? 5 : 8; n <= 8; n += 7) {
+        for (int32_t j = i < 2 ? 0 : 1; j < 4; j += j == 1 ? 1 + (int32_t)i % 2 : 2) {
+            int32_t n = heights[shapes[i].hidden > 3072][j];
             struct whole_seq seq = {60, n};
             whole_model_place(m, &seq, 1, n);
             check_equal(m, "shapes");
@@ -133,9 +141,9 @@ START_TEST(step_far_into_a_context_has_the_bits_of_single_kernels) {
 END_TEST
 
 START_TEST(row_has_the_same_bits_in_any_company) {
-    struct whole_model *m = whole_model_create(&one_layer, 8, 5);
+    struct whole_model *m = whole_model_create(&one_layer, 1, 5);
     float alone[72];
-    for (int32_t n = 1; n <= 8; n++) {
+    for (int32_t n = 1; n <= FT_WHOLE_ROWS_MAX; n += n < 9 ? 1 : 7) {
         struct whole_seq seq = {90, n};
         int64_t n_results;
         whole_model_place(m, &seq, 1, n);
@@ -186,10 +194,15 @@ START_TEST(step_that_is_refused_says_why) {
     struct whole_seq seq = {0, 8};
     whole_model_place(m, &seq, 1, 8);
     struct ft_op_whole *op = whole_model_op(m), good = *op;
-    const struct k_target *on = whole_model_target(m);
+    struct k_target *on = whole_model_target(m);
     ck_assert_ptr_null(k_whole_refuses(on, op));
+    op->n_rows = 17;
+    ck_assert_str_eq(k_whole_refuses(on, op), "more rows than sixteen");
+    int32_t n_pairs = on->n_pairs;
+    on->n_pairs = 0;
     op->n_rows = 9;
-    ck_assert_str_eq(k_whole_refuses(on, op), "more rows than eight");
+    ck_assert_ptr_nonnull(strstr(k_whole_refuses(on, op), "no clusters"));
+    on->n_pairs = n_pairs;
     *op = good;
     op->hidden = 520;
     ck_assert_ptr_nonnull(strstr(k_whole_refuses(on, op), "multiples of 64"));
@@ -210,13 +223,16 @@ START_TEST(step_that_is_refused_says_why) {
 }
 END_TEST
 
-void whole_cases_add(TCase *tcase) {
-    tcase_add_test(tcase, step_of_one_sequence_has_the_bits_of_single_kernels);
-    tcase_add_test(tcase, step_of_a_first_token_has_the_bits_of_single_kernels);
-    tcase_add_test(tcase, step_of_many_sequences_has_the_bits_of_single_kernels);
+void whole_cases_add(Suite *suite) {
+    TCase *few = tcase_create("small"), *tcase = tcase_create("gpu");
+    tcase_add_test(few, step_of_one_sequence_has_the_bits_of_single_kernels);
+    tcase_add_test(few, step_of_a_first_token_has_the_bits_of_single_kernels);
+    tcase_add_test(few, step_of_many_sequences_has_the_bits_of_single_kernels);
+    tcase_add_test(few, row_has_the_same_bits_whatever_it_does_not_see);
+    tcase_add_test(few, step_that_is_refused_says_why);
     tcase_add_test(tcase, step_of_other_shapes_has_the_bits_of_single_kernels);
     tcase_add_test(tcase, step_far_into_a_context_has_the_bits_of_single_kernels);
     tcase_add_test(tcase, row_has_the_same_bits_in_any_company);
-    tcase_add_test(tcase, row_has_the_same_bits_whatever_it_does_not_see);
-    tcase_add_test(tcase, step_that_is_refused_says_why);
+    suite_add_tcase(suite, few);
+    suite_add_tcase(suite, tcase);
 }

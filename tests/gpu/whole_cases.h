@@ -8,7 +8,8 @@
 #include <check.h>
 #include <stdint.h>
 
-void whole_cases_add(TCase *tcase);
+/* In two cases: "small" is for tools that slow the GPU down a thousandfold. */
+void whole_cases_add(Suite *suite);
 /* The place's own: the order in which threads run from now on, where that can be chosen. */
 void whole_cases_seed(uint64_t seed);
 

@@ -16,9 +16,9 @@ struct whole_model {
     struct ft_op_whole op;
     struct ft_whole_layer *layers; /* host; its pointers are the device's */
     const void *(*matrices)[FT_WHOLE_MATRICES], *head;
-    int32_t n_blocks;              /* of KV, of all sequences */
-    size_t kv_bytes;               /* of a layer */
-    float **kv_before;             /* host, [n_layers] */
+    int32_t n_blocks;  /* of KV, of all sequences */
+    size_t kv_bytes;   /* of a layer */
+    float **kv_before; /* host, [n_layers] */
     float *k, *v, *last, *angles;
     struct ft_span spans[ROWS_MAX];
     int32_t n_spans, table_len; /* blocks of a sequence */
@@ -114,24 +114,25 @@ static void make_layer(struct whole_model *m, int32_t i) {
 }
 
 /* Of shapes that no map can describe, there are none; such a step is refused. */
-static void make_maps(struct whole_model *m) {
+static const struct ft_whole_map *make_maps(struct whole_model *m, int32_t n_columns) {
     const struct whole_shape *s = &m->shape;
     int32_t q = s->n_heads * s->head_dim, kv = s->n_kv_heads * s->head_dim;
     const int32_t n_out[FT_WHOLE_MATRICES] = {
         q, kv, kv, s->hidden, s->intermediate, s->intermediate, s->hidden};
-    const int32_t n_in[FT_WHOLE_MATRICES] = {s->hidden, s->hidden, s->hidden,       q,
+    const int32_t n_in[FT_WHOLE_MATRICES] = {s->hidden, s->hidden, s->hidden,      q,
                                              s->hidden, s->hidden, s->intermediate};
     size_t n = (size_t)s->n_layers * FT_WHOLE_MATRICES + 1;
     struct ft_whole_map *maps = calloc(n, sizeof *maps), *at = maps;
     cudaError_t error = cudaSuccess;
     for (int32_t layer = 0; layer < s->n_layers; layer++)
         for (int i = 0; i < FT_WHOLE_MATRICES && error == cudaSuccess; i++)
-            error = k_map_make(at++, m->matrices[layer][i], n_out[i], n_in[i]);
+            error = k_map_make(at++, m->matrices[layer][i], n_out[i], n_in[i], n_columns);
     if (error == cudaSuccess)
-        error = k_map_make(at, m->head, s->vocab, s->hidden);
+        error = k_map_make(at, m->head, s->vocab, s->hidden, n_columns);
     must(error, "k_map_make");
-    m->op.maps = put(m, maps, n * sizeof *maps);
+    const struct ft_whole_map *made = put(m, maps, n * sizeof *maps);
     free(maps);
+    return made;
 }
 
 static void make_op(struct whole_model *m) {
@@ -155,7 +156,8 @@ static void make_op(struct whole_model *m) {
     op->has_biases = s->has_biases;
     m->head = weights(m, s->vocab, s->hidden);
     op->embed = m->head;
-    make_maps(m);
+    op->maps = make_maps(m, FT_WHOLE_COLUMNS);
+    op->half_maps = make_maps(m, FT_WHOLE_COLUMNS / 2);
     op->norm = floats(m, s->hidden, 1.0f);
     op->inv_freq = put(m, inv_freq, sizeof(float) * (size_t)(s->head_dim / 2));
     op->layers = put(m, m->layers, sizeof *m->layers * (size_t)s->n_layers);
@@ -209,7 +211,7 @@ struct whole_model *whole_model_create(const struct whole_shape *shape, int32_t 
                                   .scratch = take(m, SCRATCH_BYTES),
                                   .scratch_bytes = SCRATCH_BYTES};
     must(k_linear_setup(&m->target), "k_linear_setup");
-    must(k_whole_setup(), "k_whole_setup");
+    must(k_whole_setup(&m->target), "k_whole_setup");
     whole_model_clear(m);
     return m;
 }
@@ -285,9 +287,8 @@ void whole_model_spoil(struct whole_model *m, int32_t position) {
     float *kv = malloc(m->kv_bytes);
     memcpy(kv, m->kv_before[0], m->kv_bytes);
     for (int32_t h = 0; h < n_kv; h++) {
-        float *head =
-            kv + m->table[position / FT_OPS_KV_BLOCK] * ft_kv_block_floats(n_kv, dim) +
-            h * ft_kv_head_floats(dim);
+        float *head = kv + m->table[position / FT_OPS_KV_BLOCK] * ft_kv_block_floats(n_kv, dim) +
+                      h * ft_kv_head_floats(dim);
         for (int32_t d = 0; d < dim; d++) {
             head[d * FT_OPS_KV_BLOCK + at] = NAN;
             head[(FT_OPS_KV_BLOCK + at) * padded + d] = INFINITY;

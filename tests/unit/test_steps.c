@@ -11,7 +11,7 @@
 enum { N_LAYERS = 2, HIDDEN = 64, QUEUE_MAX = 8 };
 
 static struct CUstream_st *const k_stream = (struct CUstream_st *)(uintptr_t)64;
-static const struct k_target k_on = {.stream = (struct CUstream_st *)(uintptr_t)64};
+static struct k_target k_on = {.stream = (struct CUstream_st *)(uintptr_t)64};
 
 /* What the stream has not come to. */
 static struct {
@@ -86,13 +86,16 @@ cudaError_t cudaGetLastError(void) {
 
 /* ---- the kernel */
 
-cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in) {
+cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in,
+                       int32_t n_columns) {
     memset(map, 0, sizeof *map);
     map->words[0] = (uint64_t)(uintptr_t)weight;
     map->words[1] = (uint64_t)n_out << 32 | (uint32_t)n_in;
+    map->words[2] = (uint64_t)n_columns;
     return cudaSuccess;
 }
-cudaError_t k_whole_setup(void) {
+cudaError_t k_whole_setup(struct k_target *on) {
+    (void)on;
     return cudaSuccess;
 }
 const char *k_whole_refuses(const struct k_target *on, const struct ft_op_whole *op) {
@@ -107,8 +110,15 @@ cudaError_t k_whole(const struct k_target *on, const struct ft_op_whole *op) {
     ck_assert_mem_eq(op->state, &zero, sizeof zero);
     for (int32_t i = 0; i < N_LAYERS; i++) {
         ck_assert_int_eq(op->layers[i].window, 10 + i);
-        for (int k = 0; k < FT_WHOLE_MATRICES; k++)
-            ck_assert_uint_eq(op->maps[i * FT_WHOLE_MATRICES + k].words[0], 4096);
+        for (int k = 0; k < FT_WHOLE_MATRICES; k++) {
+            const struct ft_whole_map *map = &op->maps[i * FT_WHOLE_MATRICES + k];
+            const struct ft_whole_map *half = &op->half_maps[i * FT_WHOLE_MATRICES + k];
+            ck_assert_uint_eq(map->words[0], 4096);
+            ck_assert_uint_eq(map->words[2], FT_WHOLE_COLUMNS);
+            ck_assert_uint_eq(half->words[0], 4096);
+            ck_assert_uint_eq(half->words[1], map->words[1]);
+            ck_assert_uint_eq(half->words[2], FT_WHOLE_COLUMNS / 2);
+        }
     }
     ck_assert_uint_eq(op->maps[N_LAYERS * FT_WHOLE_MATRICES].words[0], 8192);
     g_n_steps++;

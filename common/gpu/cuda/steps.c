@@ -14,10 +14,10 @@
 
 /* What a model's steps read and write beside what an operation names. */
 struct prepared {
-    const struct ft_op_layer *of; /* which model */
-    bool is_refused;              /* it cannot be prepared: formats, shapes, memory */
-    void *memory;                 /* dev, all of the following */
-    struct ft_whole_map *maps;
+    const struct ft_op_layer *of;          /* which model */
+    bool is_refused;                       /* it cannot be prepared: formats, shapes, memory */
+    void *memory;                          /* dev, all of the following */
+    struct ft_whole_map *maps, *half_maps; /* beside each other */
     struct ft_whole_layer *layers;
     struct ft_whole_state *state;
     float *x, *squares, *q;
@@ -75,7 +75,9 @@ static size_t lay_out(struct prepared *p, char *base, const struct ft_op_step *o
     const struct ft_op_layer *layer = &op->layers[0];
     size_t at = 0, n = (size_t)op->n_layers;
     size_t q_dim = (size_t)layer->q.n_out, intermediate = (size_t)layer->gate.n_out;
-    p->maps = carve(base, &at, (n * FT_WHOLE_MATRICES + 1) * sizeof *p->maps);
+    size_t n_maps = n * FT_WHOLE_MATRICES + 1;
+    p->maps = carve(base, &at, 2 * n_maps * sizeof *p->maps);
+    p->half_maps = p->maps == NULL ? NULL : p->maps + n_maps;
     p->layers = carve(base, &at, n * sizeof *p->layers);
     p->state = carve(base, &at, sizeof *p->state);
     p->x = carve(base, &at, ROWS_MAX * (size_t)op->hidden * sizeof(float));
@@ -87,7 +89,8 @@ static size_t lay_out(struct prepared *p, char *base, const struct ft_op_step *o
     return at;
 }
 
-static cudaError_t make_maps(struct ft_whole_map *maps, const struct ft_op_step *op) {
+static cudaError_t make_maps(struct ft_whole_map *maps, const struct ft_op_step *op,
+                             int32_t n_columns) {
     cudaError_t error = cudaSuccess;
     for (int32_t i = 0; i < op->n_layers && error == cudaSuccess; i++) {
         const struct ft_op_layer *layer = &op->layers[i];
@@ -97,10 +100,11 @@ static cudaError_t make_maps(struct ft_whole_map *maps, const struct ft_op_step 
                                                  layer->q.n_out,   op->hidden, op->hidden,
                                                  layer->gate.n_out};
         for (int k = 0; k < FT_WHOLE_MATRICES && error == cudaSuccess; k++)
-            error = k_map_make(maps++, matrices[k]->weight, matrices[k]->n_out, n_in[k]);
+            error = k_map_make(maps++, matrices[k]->weight, matrices[k]->n_out, n_in[k], n_columns);
     }
-    return error == cudaSuccess ? k_map_make(maps, op->head->weight, op->head->n_out, op->hidden)
-                                : error;
+    return error == cudaSuccess
+               ? k_map_make(maps, op->head->weight, op->head->n_out, op->hidden, n_columns)
+               : error;
 }
 
 static void describe_layers(struct ft_whole_layer *layers, const struct ft_op_step *op) {
@@ -125,17 +129,19 @@ static void describe_layers(struct ft_whole_layer *layers, const struct ft_op_st
 static cudaError_t send_tables(struct prepared *p, const struct k_target *on,
                                const struct ft_op_step *op) {
     size_t n_maps = (size_t)op->n_layers * FT_WHOLE_MATRICES + 1;
-    struct ft_whole_map *maps = calloc(n_maps, sizeof *maps);
+    struct ft_whole_map *maps = calloc(2 * n_maps, sizeof *maps);
     struct ft_whole_layer *layers = calloc((size_t)op->n_layers, sizeof *layers);
     cudaError_t error = cudaErrorMemoryAllocation;
     if (maps != NULL && layers != NULL)
-        error = make_maps(maps, op);
+        error = make_maps(maps, op, FT_WHOLE_COLUMNS);
+    if (error == cudaSuccess)
+        error = make_maps(maps + n_maps, op, FT_WHOLE_COLUMNS / 2);
     if (error == cudaSuccess) {
         describe_layers(layers, op);
         error = cudaMemsetAsync(p->state, 0, sizeof *p->state, on->stream);
     }
     if (error == cudaSuccess)
-        error = cudaMemcpyAsync(p->maps, maps, n_maps * sizeof *maps, cudaMemcpyHostToDevice,
+        error = cudaMemcpyAsync(p->maps, maps, 2 * n_maps * sizeof *maps, cudaMemcpyHostToDevice,
                                 on->stream);
     if (error == cudaSuccess)
         error = cudaMemcpyAsync(p->layers, layers, (size_t)op->n_layers * sizeof *layers,
@@ -146,10 +152,10 @@ static cudaError_t send_tables(struct prepared *p, const struct k_target *on,
     return error == cudaSuccess ? waited : error;
 }
 
-static cudaError_t prepare(struct ft_cuda_steps *steps, const struct k_target *on,
+static cudaError_t prepare(struct ft_cuda_steps *steps, struct k_target *on,
                            const struct ft_op_step *op) {
     struct prepared *p = &steps->model;
-    cudaError_t error = k_whole_setup();
+    cudaError_t error = k_whole_setup(on);
     if (error == cudaSuccess)
         error = cudaHostAlloc((void **)&steps->hp_gave_up, sizeof *steps->hp_gave_up,
                               cudaHostAllocMapped);
@@ -164,7 +170,7 @@ static cudaError_t prepare(struct ft_cuda_steps *steps, const struct k_target *o
 }
 
 /* The model's tables; NULL when its steps cannot be done as one. */
-static const struct prepared *find(struct ft_cuda_steps *steps, const struct k_target *on,
+static const struct prepared *find(struct ft_cuda_steps *steps, struct k_target *on,
                                    const struct ft_op_step *op) {
     struct prepared *p = &steps->model;
     if (p->of == NULL) {
@@ -182,8 +188,8 @@ static const struct prepared *find(struct ft_cuda_steps *steps, const struct k_t
     return p->of == op->layers && !p->is_refused ? p : NULL;
 }
 
-bool ft_steps_run(struct ft_cuda_steps *steps, const struct k_target *on,
-                  const struct ft_op_step *op, int *error) {
+bool ft_steps_run(struct ft_cuda_steps *steps, struct k_target *on, const struct ft_op_step *op,
+                  int *error) {
     *error = cudaSuccess;
     if (!steps->is_wanted || steps->is_off || op->n_rows > ROWS_MAX)
         return false;
@@ -193,6 +199,7 @@ bool ft_steps_run(struct ft_cuda_steps *steps, const struct k_target *on,
     const struct ft_op_layer *layer = &op->layers[0];
     int32_t head_dim = layer->kv.head_dim;
     struct ft_op_whole whole = {.maps = p->maps,
+                                .half_maps = p->half_maps,
                                 .layers = p->layers,
                                 .n_layers = op->n_layers,
                                 .hidden = op->hidden,

@@ -21,7 +21,7 @@ struct ft_cuda_steps *ft_steps_create(bool is_wanted);
 void ft_steps_destroy(struct ft_cuda_steps **steps);
 
 /* false: the kernel does not do this step, or there is no memory for what it needs. */
-bool ft_steps_run(struct ft_cuda_steps *steps, const struct k_target *on,
+bool ft_steps_run(struct ft_cuda_steps *steps, struct k_target *on,
                   const struct ft_op_step *op, int *error);
 /* After the stream has been waited for: whether a step was given up. Until steps_again no step is
  * run. */

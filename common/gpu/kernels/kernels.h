@@ -20,6 +20,7 @@ struct k_target {
     cudaStream_t stream;
     int32_t n_processors;
     int32_t n_clusters; /* of linear_many.cu, at the same time; k_linear_setup finds out */
+    int32_t n_pairs;    /* clusters of two of whole.cu, likewise; k_whole_setup */
     float *scratch; /* dev; of one operation at a time, which the stream's order sees to */
     size_t scratch_bytes;
 };

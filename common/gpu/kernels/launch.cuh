@@ -39,6 +39,26 @@ static inline cudaError_t k_launch(const struct k_target *on, const void *kernel
     return cudaLaunchKernelExC(&config, kernel, args);
 }
 
+/* Clusters of a kernel that run at the same time: processors lie in groups, and a group may leave
+ * some over. */
+static inline cudaError_t k_clusters_count(const void *kernel, struct k_shape shape, int32_t *out) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = shape.n_cluster;
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = shape.grid;
+    config.blockDim = shape.block;
+    config.dynamicSmemBytes = shape.shared_bytes;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    int n = 0;
+    cudaError_t error = cudaOccupancyMaxActiveClusters(&n, kernel, &config);
+    *out = n;
+    return error;
+}
+
 static inline unsigned k_ceil_div(int64_t a, int64_t b) {
     return (unsigned)((a + b - 1) / b);
 }
@@ -65,8 +85,8 @@ template <int FIRST, int LAST> static __device__ __forceinline__ float k_lanes_s
         x = __fadd_rn(x, __shfl_xor_sync(0xFFFFFFFFu, x, i));
     return x;
 }
-/* k_warp_sum of N numbers of each lane, a power of two up to 32: lanes exchange what the other one goes
- * on with. Lane i has the sum of number i / (32 / N). */
+/* k_warp_sum of N numbers of each lane, a power of two up to 32: lanes exchange what the other one
+ * goes on with. Lane i has the sum of number i / (32 / N). */
 template <int N, int BIT = 16>
 static __device__ __forceinline__ float k_warp_sums(const float (&x)[N]) {
     if constexpr (BIT == 0) {

@@ -607,30 +607,18 @@ template <int ROWS> static cudaError_t allow(void) {
                                 cudaFuncAttributeMaxDynamicSharedMemorySize, plan<ROWS>::BYTES);
 }
 
-/* Clusters that run at the same time: processors lie in groups, and a group may leave some over. */
-static cudaError_t count_clusters(struct k_target *on) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = CLUSTER;
-    attribute.val.clusterDim.y = 1;
-    attribute.val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)on->n_processors / CLUSTER * CLUSTER);
-    config.blockDim = dim3(TEAM);
-    config.dynamicSmemBytes = plan<64>::BYTES;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    int n = 0;
-    cudaError_t error = cudaOccupancyMaxActiveClusters(&n, (const void *)many_kernel<64>, &config);
-    on->n_clusters = n < 1 ? 1 : n;
-    return error;
-}
-
 cudaError_t k_linear_many_setup(struct k_target *on) {
     cudaError_t error = allow<16>();
     if (error == cudaSuccess)
         error = allow<32>();
     if (error == cudaSuccess)
         error = allow<64>();
-    return error == cudaSuccess ? count_clusters(on) : error;
+    if (error != cudaSuccess)
+        return error;
+    error = k_clusters_count((const void *)many_kernel<64>,
+                             {dim3((unsigned)on->n_processors / CLUSTER * CLUSTER), dim3(TEAM),
+                              plan<64>::BYTES, CLUSTER},
+                             &on->n_clusters);
+    on->n_clusters = on->n_clusters < 1 ? 1 : on->n_clusters;
+    return error;
 }

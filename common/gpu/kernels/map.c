@@ -8,7 +8,6 @@
 /* As ptx.cuh says of boxes. */
 #define BOX_COLUMNS 64
 #define BOX_ROWS 8
-#define BOX_GROUPS 16
 #define CHUNK_COLUMNS 32
 
 typedef CUresult (*encode_fn)(CUtensorMap *map, CUtensorMapDataType type, cuuint32_t rank,
@@ -43,13 +42,14 @@ static cudaError_t make(struct ft_whole_map *map, const void *weight, const stru
     return cudaSuccess;
 }
 
-cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in) {
-    if (n_in % BOX_COLUMNS != 0)
+cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in,
+                       int32_t n_columns) {
+    if (n_in % BOX_COLUMNS != 0 || n_columns % BOX_COLUMNS != 0)
         return cudaErrorInvalidValue;
     const struct shape shape = {
         {BOX_COLUMNS, (cuuint64_t)(n_in / BOX_COLUMNS), (cuuint64_t)n_out},
         {BOX_COLUMNS * 2, (cuuint64_t)n_in * 2},
-        {BOX_COLUMNS, BOX_GROUPS, BOX_ROWS},
+        {BOX_COLUMNS, (cuuint32_t)(n_columns / BOX_COLUMNS), BOX_ROWS},
         CU_TENSOR_MAP_SWIZZLE_128B,
     };
     return make(map, weight, &shape);

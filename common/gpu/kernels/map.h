@@ -17,9 +17,11 @@ struct ft_whole_map {
     uint64_t words[16];
 } __attribute__((aligned(64)));
 
-/* Of a matrix [n_out, n_in] of bf16 in device memory, at an address that is a multiple of 16; n_in
- * is a multiple of 64. fail: the driver has no such unit, or a size beyond it */
-cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in);
+/* Of a matrix [n_out, n_in] of bf16 in device memory, at an address that is a multiple of 16, for
+ * boxes of 8 rows of n_columns; both are multiples of 64. fail: the driver has no such unit, or a
+ * size beyond it */
+cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in,
+                       int32_t n_columns);
 /* The same for boxes of n_chunks chunks of 32 columns of box_rows rows. */
 cudaError_t k_map_make_chunks(struct ft_whole_map *map, const void *weight, int32_t n_out,
                               int32_t n_in, int32_t box_rows, int32_t n_chunks);

@@ -134,8 +134,9 @@ static __device__ __forceinline__ uint64_t k_policy_usual(void) {
     return policy;
 }
 /* Start a box of a matrix on its way into shared memory, by a unit of its own: eight rows of
- * sixteen groups of 64 columns, [8][16][64] of bf16, zero where the matrix has none. The eight
- * vectors of a group lie in the order number xor (group % 8). */
+ * sixteen groups of 64 columns, [8][16][64] of bf16, or of as many groups as its map says, zero
+ * where the matrix has none. The eight vectors of a group lie in the order number xor (group % 8).
+ */
 #define K_BOX_ROWS 8
 #define K_BOX_COLUMNS 1024
 #define K_BOX_BYTES (K_BOX_ROWS * K_BOX_COLUMNS * 2)
@@ -238,6 +239,18 @@ static __device__ __forceinline__ void k_store_there(float *own, uint32_t rank, 
                  "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%3, %4}, "
                  "[word];\n\t}" ::"r"((uint32_t)__cvta_generic_to_shared(own)),
                  "r"((uint32_t)__cvta_generic_to_shared(word)), "r"(rank), "f"(first), "f"(second)
+                 : "memory");
+}
+
+/* k_turn_arrive_read at the same word of another block of the cluster. Nothing else is told: a
+ * release would wait for all that was written. */
+static __device__ __forceinline__ void k_turn_arrive_there(uint64_t *word, uint32_t rank,
+                                                           uint32_t read, uint32_t none) {
+    asm volatile("{\n\t.reg .u32 word;\n\t"
+                 "mapa.shared::cluster.u32 word, %0, %1;\n\t"
+                 "mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [word];\n\t}" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(word) + (read & none)),
+                 "r"(rank)
                  : "memory");
 }
 

@@ -15,20 +15,37 @@ enum whole_kind { WHOLE_QKV, WHOLE_O, WHOLE_GATE_UP, WHOLE_DOWN, WHOLE_HEAD, WHO
 #define HALF (TILE / 2)
 #define COLUMN_BYTES (CHUNK * 2)            /* a chunk of a row of weights, or of x in one size */
 #define SLOT_CHUNKS (K_BOX_COLUMNS / CHUNK) /* two of each set */
-#define SLOT_BYTES (2 * K_BOX_BYTES)        /* of both halves of a tile */
+/* Blocks that share tiles. One has all columns of a tile; x of more than eight rows does not fit
+ * then. Two, a cluster, have half of the columns of two tiles each, its warps half of the rows
+ * each; each of them ends one tile. */
+template <int SHARE> struct share {
+    enum {
+        CHUNKS = SLOT_CHUNKS / SHARE, /* of a slot that are a block's */
+        BOX_BYTES = K_BOX_BYTES / SHARE,
+        SLOT_BYTES = 2 * BOX_BYTES, /* of both halves of a tile */
+        SUMS = 256                  /* floats of a pair of slices, of sixteen rows */
+    };
+};
 /* Warps that compute, each with the columns that two warps of linear.cu have, two slices beside
  * each other: fewer warps may keep more in registers. Two more fetch weights, and x of o and down;
- * two finish tiles. */
+ * others finish tiles, each of them two rows in FINISH_TURNS turns. */
 #define SETS 2
 #define WHOLE_WARPS (WARPS / SETS)
 #define COMPUTE (32 * WHOLE_WARPS)
-#define FINISH_WARP (WHOLE_WARPS + 2) /* the first */
-#define FINISH_WARPS 2
-#define FINISH_TURNS (FT_WHOLE_ROWS_MAX / 2 / FINISH_WARPS)
-#define WHOLE_THREADS (32 * (FINISH_WARP + FINISH_WARPS))
-/* Registers of a thread: all have 168 at first, and 65,536 are there. */
-#define OTHER_REGISTERS 104
-#define COMPUTE_REGISTERS 200
+#define FINISH_TURNS 2
+/* Registers of a thread: all have as many at first, and 65,536 are there. Four warps at a time give
+ * or take them: of a block that shares tiles two have nothing to do. */
+template <int SHARE> struct crew {
+    enum {
+        FINISHERS = SHARE * FT_WHOLE_ROWS_ALONE / 2 / FINISH_TURNS,
+        FIRST = WHOLE_WARPS + (SHARE == 1 ? 2 : 4), /* the warp that is the first finisher */
+        ALL_THREADS = 32 * (FIRST + FINISHERS),
+        MET = COMPUTE + 32 * FINISHERS,        /* threads that compute, and that finish tiles */
+        AHEAD = SHARE == 1 ? FINISH_TURNS : 1, /* turns prepared before sums are there */
+        OTHER_REGISTERS = SHARE == 1 ? 104 : 80,
+        COMPUTE_REGISTERS = SHARE == 1 ? 200 : 176
+    };
+};
 /* A piece of x: the columns of a slot, of all rows. */
 #define PIECE_ROW_BYTES (SLOT_CHUNKS * ORDERS * COLUMN_BYTES)
 #define PIECES_MIN 2
@@ -48,8 +65,8 @@ struct whole_args {
     struct ft_op_whole op;
     struct whole_layout at;
     int32_t n_in[WHOLE_KINDS];
-    int32_t n_items[WHOLE_KINDS]; /* tiles of 16 outputs, of all blocks */
-    int32_t n_more[WHOLE_KINDS];  /* blocks that have one more than others */
+    int32_t n_items[WHOLE_KINDS]; /* of all blocks: tiles of 16 outputs, or as many as are shared */
+    int32_t n_more[WHOLE_KINDS];  /* blocks, or clusters, that have one more than others */
     float *partial;               /* see struct partials */
     uint32_t none;                /* 0, see k_turn_arrive_read */
 };
@@ -84,9 +101,9 @@ struct whole_halves {
     int32_t map[2], row[2];
 };
 /* What is fetched next, by one thread. */
-struct whole_cursor {
-    int32_t stage, rank, item, column, n_in;
-    struct whole_halves at;
+template <int SHARE> struct whole_cursor {
+    int32_t stage, rank, item, column, n_in, nth; /* tile of the item */
+    struct whole_halves at[SHARE];
     struct whole_turn turn;
 };
 
@@ -110,10 +127,11 @@ struct small {
 };
 
 struct shared {
-    char *ring;              /* [n_slots][SLOT_BYTES] */
+    char *ring;              /* [n_slots], see struct share */
     float (*squares)[WARPS]; /* [n_rows], of the warps that stage the head's x */
     float *angles;           /* [n_rows][head_dim]: cosines, then sines */
-    float *sums; /* [n_handed][WHOLE_WARPS][n_rows][TILE], of tiles in turn, see sum_at */
+    float *sums; /* [n_handed][WHOLE_WARPS][n_rows][TILE], of tiles in turn, see sum_at; of shared
+                  * tiles [n_handed][WHOLE_WARPS][SUMS], see shared_sum_at */
     char *x;     /* in parts, see parts_at; of o and down [n_pieces] pieces in turn */
     struct small *small;
 };
@@ -134,14 +152,23 @@ static __device__ __forceinline__ int32_t sum_at(int32_t row, int32_t out) {
     return row * TILE + (out ^ (row & 2) * (HALF / 2));
 }
 
+/* The same in a pair's sums of a shared tile: two rows, from an even one on, are side by side. */
+static __device__ __forceinline__ int32_t shared_sum_at(int32_t row, int32_t out) {
+    return out * (2 * HALF) + (row / 2 ^ out % HALF) * 2 + row % 2;
+}
+/* Bytes that a block is sent of a tile: rows by twos. */
+static __device__ __forceinline__ uint32_t shared_sum_bytes(int32_t n_rows) {
+    return (uint32_t)((n_rows + 1) / 2 * 2 * TILE * WHOLE_WARPS) * (uint32_t)sizeof(float);
+}
+
 /* A barrier of the threads that compute. */
 static __device__ __forceinline__ void block_sync(void) {
     k_sync_some(1, COMPUTE);
 }
 
 /* A barrier of these and of those that finish tiles. */
-static __device__ __forceinline__ void all_sync(void) {
-    k_sync_some(2, COMPUTE + 32 * FINISH_WARPS);
+template <int SHARE> static __device__ __forceinline__ void all_sync(void) {
+    k_sync_some(2, crew<SHARE>::MET);
 }
 
 /* Rows of x in parts are [chunk][n rows][ORDERS] of COLUMN_BYTES: what lanes give to the tensor
@@ -176,14 +203,25 @@ static __device__ __forceinline__ enum whole_kind whole_kind_of(const struct who
     return stage < a.op.n_layers * WHOLE_HEAD ? (enum whole_kind)(stage % WHOLE_HEAD) : WHOLE_HEAD;
 }
 
-/* Where an item of q, k and v begins: the part, its head, and the first of eight pairs. */
+/* Those that share tiles: how many there are, this block's, and its place there. */
+template <int SHARE> static __device__ __forceinline__ int32_t n_teams(void) {
+    return (int32_t)gridDim.x / SHARE;
+}
+template <int SHARE> static __device__ __forceinline__ int32_t team(void) {
+    return (int32_t)blockIdx.x / SHARE;
+}
+template <int SHARE> static __device__ __forceinline__ int32_t place_in_team(void) {
+    return SHARE == 1 ? 0 : (int32_t)k_cluster_rank();
+}
+
+/* Where a tile of q, k and v begins: the part, its head, and the first of eight pairs. */
 struct whole_qkv {
     int32_t part, head, pair;
 };
 static __device__ __forceinline__ struct whole_qkv whole_qkv_at(const struct ft_op_whole &op,
-                                                                int32_t item) {
-    int32_t per_head = op.head_dim / TILE, head = item / per_head;
-    struct whole_qkv at = {0, head, item % per_head * HALF};
+                                                                int32_t tile) {
+    int32_t per_head = op.head_dim / TILE, head = tile / per_head;
+    struct whole_qkv at = {0, head, tile % per_head * HALF};
     if (head >= op.n_heads) {
         at.part = 1 + (head - op.n_heads) / op.n_kv_heads;
         at.head = (head - op.n_heads) % op.n_kv_heads;
@@ -191,30 +229,31 @@ static __device__ __forceinline__ struct whole_qkv whole_qkv_at(const struct ft_
     return at;
 }
 
-/* What an item is made of. */
-static __device__ __forceinline__ struct whole_halves whole_item(const struct whole_args &a,
-                                                                 int32_t stage, int32_t item) {
+/* What a tile is made of. */
+static __device__ __forceinline__ struct whole_halves whole_tile(const struct whole_args &a,
+                                                                 int32_t stage, int32_t tile) {
     const struct ft_op_whole &op = a.op;
     enum whole_kind kind = whole_kind_of(a, stage);
-    int32_t map = stage / WHOLE_HEAD * FT_WHOLE_MATRICES, row = item * TILE;
+    int32_t map = stage / WHOLE_HEAD * FT_WHOLE_MATRICES, row = tile * TILE;
     if (kind == WHOLE_QKV) {
-        struct whole_qkv at = whole_qkv_at(op, item);
+        struct whole_qkv at = whole_qkv_at(op, tile);
         map += FT_WHOLE_Q + at.part;
         row = at.head * op.head_dim + at.pair;
         return {{map, map}, {row, row + op.head_dim / 2}};
     }
     if (kind == WHOLE_GATE_UP)
-        return {{map + FT_WHOLE_GATE, map + FT_WHOLE_UP}, {item * HALF, item * HALF}};
+        return {{map + FT_WHOLE_GATE, map + FT_WHOLE_UP}, {tile * HALF, tile * HALF}};
     map += kind == WHOLE_O ? FT_WHOLE_O : kind == WHOLE_DOWN ? FT_WHOLE_DOWN : 0;
     return {{map, map}, {row, row + HALF}};
 }
 
-/* A block's place among all, from which on every gridDim.x-th item is its: in order in the first
+/* A team's place among all, from which on every n_teams-th item is its: in order in the first
  * stage; those that have more than others come behind them in the next. */
+template <int SHARE>
 static __device__ __forceinline__ int32_t whole_rank_after(const struct whole_args &a,
                                                            enum whole_kind kind, int32_t rank) {
     rank -= a.n_more[kind];
-    return rank < 0 ? rank + (int32_t)gridDim.x : rank;
+    return rank < 0 ? rank + n_teams<SHARE>() : rank;
 }
 
 /* The maps of a stage, so that what is fetched first need not wait for them too. */
@@ -244,11 +283,12 @@ static __device__ __forceinline__ void whole_next(struct whole_turn &turn, int32
 }
 
 /* To the first item at or after this one that there is. false: past the head there is none. */
+template <int SHARE>
 static __device__ __forceinline__ bool whole_settle(const struct whole_args &a,
-                                                    struct whole_cursor &c) {
+                                                    struct whole_cursor<SHARE> &c) {
     int32_t last = a.op.n_layers * WHOLE_HEAD;
     while (c.stage <= last && c.item >= a.n_items[whole_kind_of(a, c.stage)]) {
-        c.rank = whole_rank_after(a, whole_kind_of(a, c.stage++), c.rank);
+        c.rank = whole_rank_after<SHARE>(a, whole_kind_of(a, c.stage++), c.rank);
         c.item = c.rank;
         if (c.stage < last)
             whole_prefetch_maps(a, c.stage + 1);
@@ -257,35 +297,45 @@ static __device__ __forceinline__ bool whole_settle(const struct whole_args &a,
         return false;
     c.column = 0;
     c.n_in = a.n_in[whole_kind_of(a, c.stage)];
-    c.at = whole_item(a, c.stage, c.item);
+#pragma unroll
+    for (int t = 0; t < SHARE; t++)
+        c.at[t] = whole_tile(a, c.stage, c.item * SHARE + t);
     return true;
 }
 
-/* Into the slot whose turn it is, which must be free. false: that was the last. */
+/* Into the slot whose turn it is, which must be free: this block's columns of a tile, and of the
+ * next one that it shares. false: that was the last. */
+template <int SHARE>
 static __device__ __forceinline__ bool whole_fetch(const struct whole_args &a,
                                                    const struct shared &s, uint64_t policy,
-                                                   struct whole_cursor &c) {
-    char *to = s.ring + c.turn.slot * SLOT_BYTES;
+                                                   struct whole_cursor<SHARE> &c) {
+    typedef share<SHARE> S;
+    char *to = s.ring + c.turn.slot * S::SLOT_BYTES;
     uint64_t *word = &s.small->is_full[c.turn.slot];
-    k_turn_expect(word, SLOT_BYTES);
+    struct whole_halves at = c.nth == 0 ? c.at[0] : c.at[SHARE - 1];
+    k_turn_expect(word, S::SLOT_BYTES);
 #pragma unroll
     for (int half = 0; half < 2; half++)
-        k_box_start(to + half * K_BOX_BYTES, a.op.maps + c.at.map[half], c.at.row[half], c.column,
-                    word, policy);
+        k_box_start(to + half * S::BOX_BYTES, a.op.maps + at.map[half], at.row[half],
+                    c.column + place_in_team<SHARE>() * S::CHUNKS * CHUNK, word, policy);
     whole_next(c.turn, a.at.n_slots);
+    if (++c.nth < SHARE)
+        return true;
+    c.nth = 0;
     c.column += K_BOX_COLUMNS;
     if (c.column < c.n_in)
         return true;
-    c.item += (int32_t)gridDim.x;
+    c.item += n_teams<SHARE>();
     return whole_settle(a, c);
 }
 
 /* The thread that fetches: into all slots, then into each when it is free. */
+template <int SHARE>
 static __device__ __forceinline__ void whole_fetch_all(const struct whole_args &a,
                                                        const struct shared &s) {
-    struct whole_cursor c = {};
+    struct whole_cursor<SHARE> c = {};
     uint64_t policy = k_policy_once();
-    c.item = c.rank = (int32_t)blockIdx.x;
+    c.item = c.rank = team<SHARE>();
     whole_prefetch_maps(a, 1);
     bool is_more = whole_settle(a, c);
     while (is_more && c.turn.parity == 0)
@@ -308,29 +358,35 @@ static __device__ __forceinline__ bool whole_is_direct(enum whole_kind kind) {
     return kind == WHOLE_O || kind == WHOLE_DOWN;
 }
 
-/* All pieces of x for a tile, into places in turn. Rows in parts lie in global memory as they do in
- * shared memory: a piece is one copy. */
-static __device__ __forceinline__ void whole_fetch_pieces(const struct whole_args &a,
-                                                          const struct shared &s, const char *x,
-                                                          int32_t n_chunks,
-                                                          struct whole_turn &turn) {
+/* All pieces of x for an item, this block's columns, into places in turn. Rows in parts lie in
+ * global memory as they do in shared memory: a piece is one copy. */
+template <int SHARE>
+static __device__ __forceinline__ void
+whole_fetch_pieces(const struct whole_args &a, const struct shared &s, const char *x,
+                   int32_t n_chunks, struct whole_turn &turn) {
+    constexpr int CHUNKS = share<SHARE>::CHUNKS;
     int32_t chunk_bytes = a.op.n_rows * ORDERS * COLUMN_BYTES;
-    for (int32_t at = 0; at < n_chunks; at += SLOT_CHUNKS) {
+    for (int32_t begin = 0; begin < n_chunks; begin += SLOT_CHUNKS) {
         uint64_t *word = &s.small->has_piece[turn.slot];
-        uint32_t bytes = (uint32_t)(min(n_chunks - at, SLOT_CHUNKS) * chunk_bytes);
+        int32_t at = begin + place_in_team<SHARE>() * CHUNKS, n = min(n_chunks - at, CHUNKS);
         k_turn_wait(&s.small->is_piece_free[turn.slot], turn.parity ^ 1);
-        k_turn_expect(word, bytes);
-        k_bulk_start(s.x + turn.slot * SLOT_CHUNKS * chunk_bytes, x + (int64_t)at * chunk_bytes,
-                     bytes, word);
+        if (SHARE == 1 || n > 0) {
+            k_turn_expect(word, (uint32_t)(n * chunk_bytes));
+            k_bulk_start(s.x + turn.slot * CHUNKS * chunk_bytes, x + (int64_t)at * chunk_bytes,
+                         (uint32_t)(n * chunk_bytes), word);
+        } else {
+            k_turn_arrive(word);
+        }
         whole_next(turn, a.at.n_pieces);
     }
 }
 
 /* By a thread of its own, when blocks have written what o or down is multiplied with. */
+template <int SHARE>
 static __device__ __forceinline__ void whole_fetch_x(const struct whole_args &a,
                                                      const struct shared &s) {
     struct whole_turn turn = {};
-    int32_t rank = (int32_t)blockIdx.x;
+    int32_t rank = team<SHARE>();
     k_turn_wait(&s.small->is_known, 0);
     if (!s.small->is_whole)
         return;
@@ -341,9 +397,9 @@ static __device__ __forceinline__ void whole_fetch_x(const struct whole_args &a,
         k_turn_wait(&s.small->is_open, (uint32_t)stage % 2);
         k_turn_arrive(&s.small->is_entered);
         k_fence_bulk();
-        for (int32_t item = rank; item < end; item += (int32_t)gridDim.x)
-            whole_fetch_pieces(a, s, x, a.n_in[kind] / CHUNK, turn);
-        rank = whole_rank_after(a, kind, rank);
+        for (int32_t item = rank; item < end; item += n_teams<SHARE>())
+            whole_fetch_pieces<SHARE>(a, s, x, a.n_in[kind] / CHUNK, turn);
+        rank = whole_rank_after<SHARE>(a, kind, rank);
     }
 }
 
@@ -396,10 +452,11 @@ enum whole_who { WHOLE_COMPUTE, WHOLE_ALL };
 
 /* A barrier of all blocks of an assembled grid, in two halves. What a block does between them may
  * touch nothing that another writes before it arrives. Returns what to await. */
+template <int SHARE>
 static __device__ __forceinline__ uint32_t whole_arrive(const struct ft_op_whole &op,
                                                         uint32_t n_passed, enum whole_who who) {
     if (who == WHOLE_ALL)
-        all_sync();
+        all_sync<SHARE>();
     else
         block_sync();
     n_passed += gridDim.x;
@@ -421,6 +478,7 @@ static __device__ __forceinline__ void whole_await(const struct ft_op_whole &op,
     block_sync();
 }
 /* Before a stage: all that compute open it. */
+template <int SHARE>
 static __device__ __forceinline__ void whole_await_stage(const struct whole_args &a,
                                                          const struct shared &s, uint32_t n_passed,
                                                          int32_t stage) {
@@ -429,7 +487,7 @@ static __device__ __forceinline__ void whole_await_stage(const struct whole_args
         k_turn_wait(&s.small->is_entered, ((uint32_t)stage % 2) ^ 1);
     }
     k_turn_arrive(&s.small->is_open);
-    all_sync();
+    all_sync<SHARE>();
 }
 
 /* The last block to leave, of a grid that has assembled or of one that has not, makes the state

@@ -14,8 +14,11 @@
 extern "C" {
 #endif
 
-#define FT_WHOLE_ROWS_MAX 8
+#define FT_WHOLE_ROWS_MAX 16
+#define FT_WHOLE_ROWS_ALONE 8 /* with more, blocks go in pairs that share tiles */
 #define FT_WHOLE_PART_BYTES 6 /* of a number in scratch: three bf16 numbers */
+
+#define FT_WHOLE_COLUMNS 1024 /* of a box of maps; of half_maps half */
 
 /* Matrices of a layer, all of bf16. */
 enum ft_whole_matrix {
@@ -50,7 +53,8 @@ struct ft_whole_state {
 
 /* Logits of the picked rows.
  * dev   maps  [n_layers * FT_WHOLE_MATRICES + 1], of each layer's matrices, then of the head, which
- *       is [vocab, hidden];  layers  [n_layers];  embed  [*, hidden] embed_elem
+ *       is [vocab, hidden], for boxes of FT_WHOLE_COLUMNS; half_maps  the same for half of
+ *       them;  layers  [n_layers];  embed  [*, hidden] embed_elem
  * dev   norm [hidden], inv_freq [head_dim / 2] f32
  * dev   tokens, positions, slots  [n_rows];  picks  [n_picks] rows;  pieces  [n_pieces], as
  *       ft_span_cut cuts n_spans spans, each with blocks of its own;  table  block tables
@@ -59,7 +63,7 @@ struct ft_whole_state {
  *       [n_rows, n_heads * head_dim] and [n_rows, intermediate]
  * dev   rows  row i of n_picks at rows + i * row_stride, or host memory that the GPU writes to */
 struct ft_op_whole {
-    const struct ft_whole_map *maps;
+    const struct ft_whole_map *maps, *half_maps;
     const struct ft_whole_layer *layers;
     int32_t n_layers, hidden, intermediate, n_heads, n_kv_heads, head_dim, vocab;
     float eps, scale;
@@ -85,7 +89,7 @@ struct ft_op_whole {
     uint64_t *marks_ns;
 };
 
-cudaError_t k_whole_setup(void);
+cudaError_t k_whole_setup(struct k_target *on);
 /* NULL, or why this step has to be run by single kernels, for the log. */
 const char *k_whole_refuses(const struct k_target *on, const struct ft_op_whole *op);
 /* A step that is not refused. */

@@ -390,11 +390,14 @@ void sim_mma(float d[4], const uint32_t a[4], const uint32_t b[2]) {
     }
 }
 
-static struct turn &turn_at(const uint64_t *word) {
-    auto found = sim.current->block->turns.find(word);
-    if (found == sim.current->block->turns.end())
+static struct turn &turn_of(struct block &b, const uint64_t *word) {
+    auto found = b.turns.find(word);
+    if (found == b.turns.end())
         fprintf(stderr, "sim: a word that was not set up\n"), abort();
     return found->second;
+}
+static struct turn &turn_at(const uint64_t *word) {
+    return turn_of(*sim.current->block, word);
 }
 void sim_turn_setup(uint64_t *word, uint32_t n) {
     sim.current->block->turns[word] = {0, n, 0, 0, {}};
@@ -409,13 +412,29 @@ static void end_turn(struct turn &turn) {
     turn.n_over++;
     progress();
 }
-void sim_turn_arrive(uint64_t *word, uint32_t bytes) {
-    struct turn &turn = turn_at(word);
+static void arrive(struct turn &turn, uint32_t bytes) {
     if (turn.n_arrived++ == turn.n)
         fprintf(stderr, "sim: more arrive than a turn has\n"), abort();
     turn.bytes += bytes;
     if (turn.fetches.empty()) /* else it ends when somebody has waited for it */
         end_turn(turn);
+}
+void sim_turn_arrive(uint64_t *word, uint32_t bytes) {
+    arrive(turn_at(word), bytes);
+}
+/* Another block of the cluster, and what lies there in the place of what lies here. */
+static struct block &block_there(uint32_t rank) {
+    struct block *b = rank < sim_cluster_size() ? sim.current->block->beside->blocks[rank] : NULL;
+    if (b == NULL)
+        fprintf(stderr, "sim: memory of a block that is not there\n"), abort();
+    return *b;
+}
+static uint64_t *word_there(const struct block &there, const uint64_t *word) {
+    return (uint64_t *)(there.shared + ((char *)(uintptr_t)word - sim.current->block->shared));
+}
+void sim_turn_arrive_there(uint64_t *word, uint32_t rank) {
+    struct block &there = block_there(rank);
+    arrive(turn_of(there, word_there(there, word)), 0);
 }
 static bool is_turn_over(uint64_t *word, uint32_t parity) {
     struct turn &turn = turn_at(word);
@@ -466,10 +485,7 @@ uint32_t sim_cluster_size(void) {
     return (uint32_t)sim.current->block->beside->blocks.size();
 }
 char *sim_shared_of(uint32_t rank) {
-    struct block *b = rank < sim_cluster_size() ? sim.current->block->beside->blocks[rank] : NULL;
-    if (b == NULL)
-        fprintf(stderr, "sim: memory of a block that is not there\n"), abort();
-    return b->shared;
+    return block_there(rank).shared;
 }
 void sim_cluster_arrive(void) {
     struct cluster &c = *sim.current->block->beside;
@@ -487,16 +503,14 @@ void sim_cluster_wait(void) {
         sim_relax();
 }
 void sim_store_there(float *own, uint32_t rank, const void *from, size_t bytes, uint64_t *word) {
-    struct block &b = *sim.current->block, *to = b.beside->blocks[rank];
-    ptrdiff_t at = (char *)own - b.shared, word_at = (char *)word - b.shared;
-    if (at < 0 || at + (ptrdiff_t)bytes > SHARED_BYTES || at % (ptrdiff_t)bytes != 0 || to == NULL)
-        fprintf(stderr, "sim: a store into a block that is not there\n"), abort();
-    auto found = to->turns.find((uint64_t *)(to->shared + word_at));
-    if (found == to->turns.end())
-        fprintf(stderr, "sim: a word of another block that was not set up\n"), abort();
-    memcpy(to->shared + at, from, bytes);
-    found->second.bytes -= (int64_t)bytes;
-    end_turn(found->second);
+    struct block &to = block_there(rank);
+    ptrdiff_t at = (char *)own - sim.current->block->shared;
+    if (at < 0 || at + (ptrdiff_t)bytes > SHARED_BYTES || at % (ptrdiff_t)bytes != 0)
+        fprintf(stderr, "sim: a store past a block's memory, or not aligned\n"), abort();
+    struct turn &turn = turn_of(to, word_there(to, word));
+    memcpy(to.shared + at, from, bytes);
+    turn.bytes -= (int64_t)bytes;
+    end_turn(turn);
 }
 void sim_bulk_start(void *shared, const void *global, uint32_t bytes, uint64_t *word) {
     if ((uintptr_t)shared % 16 != 0 || (uintptr_t)global % 16 != 0 || bytes % 16 != 0)
@@ -528,20 +542,22 @@ void sim_box_start(void *shared, const struct ft_whole_map *map, int32_t row, in
                    uint64_t *word) {
     if ((uintptr_t)shared % 1024 != 0 || column % 64 != 0)
         fprintf(stderr, "sim: a box that is not aligned\n"), abort();
-    for (int32_t group = 0; group < 16; group++)
+    int32_t n = (int32_t)map->words[3];
+    for (int32_t group = 0; group < n; group++)
         for (int32_t r = 0; r < 8; r++)
             for (int32_t i = 0; i < 8; i++)
-                start_copy((char *)shared + (r * 16 + group) * 128 + (i ^ group % 8) * 16,
+                start_copy((char *)shared + (r * n + group) * 128 + (i ^ group % 8) * 16,
                            vector_of(map, row + r, column + group * 64 + i * 8), word);
-    turn_at(word).bytes -= 16 * 8 * 128;
+    turn_at(word).bytes -= n * 8 * 128;
 }
 
 /* ---- what the host does */
 
-cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in) {
-    if (n_in % 64 != 0 || (uintptr_t)weight % 16 != 0)
+cudaError_t k_map_make(struct ft_whole_map *map, const void *weight, int32_t n_out, int32_t n_in,
+                       int32_t n_columns) {
+    if (n_in % 64 != 0 || n_columns % 64 != 0 || (uintptr_t)weight % 16 != 0)
         return cudaErrorInvalidValue;
-    *map = {{(uint64_t)weight, (uint64_t)n_out, (uint64_t)n_in}};
+    *map = {{(uint64_t)weight, (uint64_t)n_out, (uint64_t)n_in, (uint64_t)(n_columns / 64)}};
     return cudaSuccess;
 }
 
@@ -549,7 +565,7 @@ cudaError_t k_map_make_chunks(struct ft_whole_map *map, const void *weight, int3
                               int32_t n_in, int32_t box_rows, int32_t n_chunks) {
     if (box_rows != 64)
         return cudaErrorInvalidValue;
-    cudaError_t error = k_map_make(map, weight, n_out, n_in);
+    cudaError_t error = k_map_make(map, weight, n_out, n_in, 64);
     map->words[3] = (uint64_t)n_chunks;
     return error;
 }

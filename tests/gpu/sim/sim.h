@@ -60,6 +60,7 @@ void sim_cluster_wait(void);
 void sim_store_there(float *own, uint32_t rank, const void *from, size_t bytes, uint64_t *word);
 void sim_turn_setup(uint64_t *word, uint32_t n);
 void sim_turn_arrive(uint64_t *word, uint32_t bytes);
+void sim_turn_arrive_there(uint64_t *word, uint32_t rank);
 void sim_turn_wait(uint64_t *word, uint32_t parity);
 struct ft_whole_map;
 void sim_chunks_start(void *shared, const struct ft_whole_map *map, int32_t row, int32_t column,

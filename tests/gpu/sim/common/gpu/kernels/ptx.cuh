@@ -62,6 +62,9 @@ static inline void k_turn_arrive(uint64_t *word) {
 static inline void k_turn_arrive_read(uint64_t *word, uint32_t, uint32_t) {
     sim_turn_arrive(word, 0);
 }
+static inline void k_turn_arrive_there(uint64_t *word, uint32_t rank, uint32_t, uint32_t) {
+    sim_turn_arrive_there(word, rank);
+}
 static inline void k_turn_expect(uint64_t *word, uint32_t bytes) {
     sim_turn_arrive(word, bytes);
 }
