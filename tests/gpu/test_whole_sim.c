@@ -17,6 +17,15 @@ static const struct whole_shape tiny = {.hidden = 512,
                                         .n_layers = 1,
                                         .len_max = 80};
 
+static const struct whole_shape narrow = {.hidden = 64,
+                                          .intermediate = 64,
+                                          .n_heads = 2,
+                                          .n_kv_heads = 1,
+                                          .head_dim = 32,
+                                          .vocab = 32,
+                                          .n_layers = 3,
+                                          .len_max = 80};
+
 void whole_cases_seed(uint64_t seed) {
     sim_seed(seed);
 }
@@ -166,14 +175,6 @@ END_TEST
 /* Blocks that have no tile of some matrices: their threads that fetch are nowhere held up by
  * others, nor waited for. */
 START_TEST(blocks_without_tiles_miss_no_turn) {
-    static const struct whole_shape narrow = {.hidden = 64,
-                                              .intermediate = 64,
-                                              .n_heads = 2,
-                                              .n_kv_heads = 1,
-                                              .head_dim = 32,
-                                              .vocab = 32,
-                                              .n_layers = 3,
-                                              .len_max = 80};
     struct whole_model *m = whole_model_create(&narrow, 1, 5);
     struct whole_seq seq = {30, _i == 0 ? 3 : IN_PAIRS};
     int64_t n;
@@ -202,14 +203,8 @@ END_TEST
 /* The head has fewer rows than its layers: of two warps with the same columns one has none, and is
  * not left behind by the turns of the other. */
 START_TEST(warps_without_rows_miss_no_turn) {
-    static const struct whole_shape long_head = {.hidden = 64,
-                                                 .intermediate = 64,
-                                                 .n_heads = 2,
-                                                 .n_kv_heads = 1,
-                                                 .head_dim = 32,
-                                                 .vocab = 800,
-                                                 .n_layers = 1,
-                                                 .len_max = 80};
+    struct whole_shape long_head = narrow;
+    long_head.vocab = 800;
     struct whole_model *m = whole_model_create(&long_head, 1, 7);
     struct whole_seq seq = {30, IN_PAIRS};
     int64_t n;

@@ -110,8 +110,10 @@ START_TEST(step_of_other_shapes_has_the_bits_of_single_kernels) {
     static const int32_t heights[][4] = {{1, 8, 11, 16}, {1, 5, 9, 12}}; /* wide ones: that fit */
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
         struct whole_model *m = whole_model_create(&shapes[i], 1, 4 + i);
-        for (int32_t j = i < 2 ? 0 : 1; j < 4; j += j == 1 ? 1 + (int32_t)i % 2 : 2) {
+        for (int32_t j = i < 2 ? 0 : 1; j < 4; j++) {
             int32_t n = heights[shapes[i].hidden > 3072][j];
+            if (j >= 2 && j % 2 != (int32_t)i % 2) /* by turns, of those in pairs */
+                continue;
             struct whole_seq seq = {60, n};
             whole_model_place(m, &seq, 1, n);
             check_equal(m, "shapes");

@@ -18,16 +18,22 @@ struct k_shape {
     unsigned n_cluster; /* blocks of a cluster, along x */
 };
 
+static inline cudaLaunchAttribute k_in_clusters(unsigned n) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = n;
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+    return attribute;
+}
+
 /* op is the kernel's one parameter, passed by value. */
 static inline cudaError_t k_launch(const struct k_target *on, const void *kernel,
                                    struct k_shape shape, void *op) {
     cudaLaunchAttribute attributes[2] = {};
     attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = shape.n_cluster;
-    attributes[1].val.clusterDim.y = 1;
-    attributes[1].val.clusterDim.z = 1;
+    attributes[1] = k_in_clusters(shape.n_cluster);
     cudaLaunchConfig_t config = {};
     config.gridDim = shape.grid;
     config.blockDim = shape.block;
@@ -42,11 +48,7 @@ static inline cudaError_t k_launch(const struct k_target *on, const void *kernel
 /* Clusters of a kernel that run at the same time: processors lie in groups, and a group may leave
  * some over. */
 static inline cudaError_t k_clusters_count(const void *kernel, struct k_shape shape, int32_t *out) {
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeClusterDimension;
-    attribute.val.clusterDim.x = shape.n_cluster;
-    attribute.val.clusterDim.y = 1;
-    attribute.val.clusterDim.z = 1;
+    cudaLaunchAttribute attribute = k_in_clusters(shape.n_cluster);
     cudaLaunchConfig_t config = {};
     config.gridDim = shape.grid;
     config.blockDim = shape.block;

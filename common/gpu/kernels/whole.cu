@@ -6,7 +6,7 @@
  * is room: while blocks wait for each other or attend, the ring fills. Another brings what o and
  * down are multiplied with, in pieces, once blocks have written it. Eight warps multiply; two more
  * end the tiles. From nine rows on two blocks, a cluster, have half of the columns of two tiles
- * each, so that x has room; each of them ends one of the tiles.
+ * each, so that x has room; each of them ends one of the tiles, by four warps.
  *
  * The order of each sum is that of linear.cu, attention.cu and rows.cu. */
 #include "common/gpu/kernels/whole.cuh"

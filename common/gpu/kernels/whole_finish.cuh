@@ -1,5 +1,7 @@
-/* whole_finish: ends of tiles within the whole step's kernel: by warps of their own, which add up
- * what others have summed up, and write outputs. Owns:    nothing. Runs in: nvcc's files only.
+/* whole_finish: ends of tiles within the whole step's kernel, by warps of their own: they add up what
+ * others have summed up, and write outputs.
+ * Owns:    nothing.
+ * Runs in: nvcc's files only.
  * Never:   adds up in another order than linear.cu. */
 #ifndef FT_GPU_KERNELS_WHOLE_FINISH_CUH
 #define FT_GPU_KERNELS_WHOLE_FINISH_CUH
